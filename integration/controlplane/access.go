@@ -60,8 +60,11 @@ func WriteKubeconfig(cfg *rest.Config, path string) (string, error) {
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		CurrentContext: name,
 		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: cfg.Host, CertificateAuthorityData: cfg.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+			ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData,
+			ClientCertificate: cfg.CertFile, ClientKey: cfg.KeyFile,
+		}},
+		Contexts: map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 	})
 	if err != nil {
 		return "", fmt.Errorf("encode kubeconfig: %w", err)

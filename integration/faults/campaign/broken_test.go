@@ -49,6 +49,7 @@ type broken struct {
 
 const (
 	handsFull = "leader asleep with its hands full, and what it had sent arrives late"
+	arrives   = "killed, and what it had sent arrives late"
 	killed    = "killed at random"
 	restarted = "API server killed and restarted"
 	away      = "API server restarted while the bridge is away"
@@ -161,6 +162,14 @@ var brokenBridges = map[string]broken{
 			Old:  "fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil", New: "fenced := false",
 		}},
 		world: Planned{Replicas: 2, Checkpoint: world.CheckpointNATS, Faults: []string{handsFull}},
+		kind:  "P5", what: "the same state a second time",
+	},
+	"no fence on NATS": {
+		changes: []change{{
+			File: "internal/bridge/worker.go",
+			Old:  "fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil", New: "fenced := false",
+		}},
+		world: Planned{Faults: []string{arrives}},
 		kind:  "P5", what: "the same state a second time",
 	},
 	"no fence on Kafka with leaders": {

@@ -23,6 +23,8 @@ type Entry struct {
 	Namespaces        []string
 	NamespaceSelector string
 	LabelSelector     string
+	// Filter is a CEL expression that takes everything, or fails.
+	Filter string
 	// Latest says that the changes of an object may be folded.
 	Latest bool
 }
@@ -43,6 +45,9 @@ func (s Selection) YAML() string {
 		}
 		if e.LabelSelector != "" {
 			text += fmt.Sprintf(", labelSelector: %q", e.LabelSelector)
+		}
+		if e.Filter != "" {
+			text += fmt.Sprintf(", filter: %q", e.Filter)
 		}
 		if e.Latest {
 			text += ", delivery: latest"

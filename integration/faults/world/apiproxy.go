@@ -3,6 +3,7 @@
 package world
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// bridgeUser is who the bridge is for the API server. Its certificate is the proxy's; the bridge has none.
+// bridgeUser is who the bridge is for the API server. What the API server sees of it is the proxy's certificate.
 const bridgeUser = "kube-eventbridge"
 
 // intercept answers a request of the bridge instead of the API server, or passes it on.
@@ -34,6 +35,7 @@ type apiProxy struct {
 
 	mu        sync.Mutex // guards what follows
 	intercept intercept
+	user      []byte // the only client certificate that is taken; nil: any, and none
 	bodies    map[*body]struct{}
 	stopped   chan struct{} // not nil while the frames of watches wait; closed when they go on
 	halve     int           // how many answers are still to be cut in the middle of what they say next
@@ -79,7 +81,7 @@ func newAPIProxy(user *rest.Config, cert tls.Certificate) (*apiProxy, error) {
 			ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 			ErrorLog:      log.New(io.Discard, "", 0),
 		},
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12},
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ReadHeaderTimeout: time.Minute,
 	}
@@ -106,6 +108,11 @@ func (p *apiProxy) close() error {
 func (p *apiProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	do := p.intercept
+	if !p.knows(r.TLS) {
+		p.stats.Status[http.StatusUnauthorized]++
+		p.mu.Unlock()
+		return refusal(r, http.StatusUnauthorized, 0), nil
+	}
 	switch {
 	case isWatch(r):
 		p.stats.Watches++
@@ -130,6 +137,18 @@ func (p *apiProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.bodies[b] = struct{}{}
 	res.Body = b
 	return res, nil
+}
+
+// knows reports whether requests of a connection are taken.
+func (p *apiProxy) knows(of *tls.ConnectionState) bool {
+	return p.user == nil || of != nil && len(of.PeerCertificates) > 0 && bytes.Equal(of.PeerCertificates[0].Raw, p.user)
+}
+
+// admit takes one client certificate from now on, in DER, and no other.
+func (p *apiProxy) admit(certificate []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.user = certificate
 }
 
 func isWatch(r *http.Request) bool {

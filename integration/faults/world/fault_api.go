@@ -24,6 +24,7 @@ func apiFaults() []Fault {
 			http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout)},
 		{Name: "watch expires in mid-stream", Parts: API, Cost: 6 * time.Second, run: expireWatches},
 		{Name: "watch cache behind", Parts: API, Cost: 8 * time.Second, run: delayFrames},
+		{Name: "client certificate renewed", Parts: API, Cost: 10 * time.Second, run: renewCertificate},
 		{Name: "watches answered late", Parts: API, Weight: 5, Cost: 8 * time.Second, run: delayWatches},
 	}
 }
@@ -105,6 +106,19 @@ func delayFrames(ctx context.Context, i *injection) error {
 		return fmt.Errorf("%w: no watch had anything to say", ErrMissed)
 	}
 	i.note(ctx, "what %d watches said came up to %s late", n, d)
+	return nil
+}
+
+// renewCertificate gives the bridge another client certificate, takes no other from then on, and ends what is under way.
+func renewCertificate(ctx context.Context, i *injection) error {
+	next := try.Get(i.issue())
+	try.Do(pause.For(ctx, i.between(0, time.Second)))
+	before := i.api.now()
+	i.api.admit(next)
+	i.api.cut()
+	try.Do(i.await(ctx, "a watch with the next certificate", func() bool { return i.api.now().Watches > before.Watches }))
+	i.note(ctx, "the client certificate was renewed; the old one was refused %d times",
+		i.api.now().Status[http.StatusUnauthorized]-before.Status[http.StatusUnauthorized])
 	return nil
 }
 

@@ -33,7 +33,7 @@ func kafkaFaults(b *kafkaBackend) []Fault {
 		{Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 40 * time.Second, Loses: LogDeleted, run: b.deleteLive},
 		{Name: "log deleted while the bridge is away", Parts: Process | Broker, Weight: 2, Cost: 20 * time.Second, Loses: LogDeleted, run: b.deleteAway},
 		{Name: OldRecordsDeleted, Parts: Broker, Weight: 4, Cost: 10 * time.Second, run: b.deleteOld},
-		{Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 15 * time.Second, run: b.deliverLate},
+		{Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 15 * time.Second, run: deliverLate(3)},
 		{Name: "stopped, replaced and woken", Parts: Process | Broker, Alone: true, Checkpoint: CheckpointKafka, Cost: 20 * time.Second, run: b.wakeReplaced},
 		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointKafka, Cost: 5 * time.Second, run: killAtCommit},
 	}
@@ -202,22 +202,6 @@ func (b *kafkaBackend) deleteOld(ctx context.Context, i *injection) error {
 	}
 	i.note(ctx, "%d records of the log were deleted", len(log))
 	return nil
-}
-
-// deliverLate keeps what a bridge sends, kills it, and hands that over when the next one has begun: brokers have to refuse it.
-func (b *kafkaBackend) deliverLate(ctx context.Context, i *injection) error {
-	want := 1 + i.random.IntN(3)
-	b.proxied.keep(true)
-	if err := i.await(ctx, fmt.Sprintf("%d requests", want), func() bool { return b.proxied.keptNow() >= want }); err != nil {
-		return i.revive(err)
-	}
-	try.Do(i.killLeader(ctx))
-	b.proxied.keep(false)
-	try.Do(i.StartBridge())
-	try.Do(i.awaitReplacement(ctx))
-	codes, err := b.proxied.deliver(ctx)
-	i.note(ctx, "what a dead bridge had sent was handed over after its successor had begun, and answered with the codes %v: %v", codes, err)
-	return err
 }
 
 // wakeReplaced stops the process of a bridge, starts another one, and lets the first go on: it has to end, and nothing of it may follow.

@@ -48,6 +48,29 @@ func (i *injection) holdAnswers(ctx context.Context) error {
 	})
 }
 
+// deliverLate keeps some requests that a bridge sends, kills it, and hands that over when the next one has begun: on NATS so late that
+// the server does not know the ids any more. Brokers have to refuse it.
+func deliverLate(most int) func(context.Context, *injection) error {
+	return func(ctx context.Context, i *injection) error {
+		want := 1 + i.random.IntN(most)
+		try.Do(i.await(ctx, "the bridge to publish", i.counts(ctx, i.Bridge(), "events_published_total", known)))
+		i.wire.keep(true)
+		if err := i.await(ctx, fmt.Sprintf("%d requests", want), func() bool { return i.wire.keptNow() >= want }); err != nil {
+			return i.revive(err)
+		}
+		try.Do(i.killLeader(ctx))
+		i.wire.keep(false)
+		try.Do(i.StartBridge())
+		try.Do(i.awaitReplacement(ctx))
+		if after := i.forgotten(); after > 0 {
+			try.Do(pause.For(ctx, after+i.between(time.Second, 3*time.Second)))
+		}
+		codes, err := i.wire.deliver(ctx)
+		i.note(ctx, "what a dead bridge had sent was handed over after its successor had begun, and answered with the codes %v: %v", codes, err)
+		return err
+	}
+}
+
 func killUnanswered(ctx context.Context, i *injection) error {
 	if err := i.holdAnswers(ctx); err != nil {
 		return i.revive(err)

@@ -102,7 +102,7 @@ func sleepReplaced(ctx context.Context, i *injection) error {
 }
 
 const (
-	// known is how many events a leader has published before its hands are filled: of an object that it has published nothing of, it asks the broker first, whoever else publishes.
+	// known is how many events a bridge has published before its requests come late: of an object that it has published nothing of, it asks the broker first, whoever else publishes.
 	known = 150
 	// handful is how many changes it has read then and not published: so many that the broker gets some of them late.
 	handful = 30
@@ -112,18 +112,11 @@ const (
 // NATS so late that the server does not know the ids any more. Then it wakes. Nothing of it may be in the log.
 func sleepFull(ctx context.Context, i *injection) error {
 	leader := try.Get(i.theLeader(ctx))
-	counts := func(metric string, enough float64) func() bool {
-		return func() bool {
-			m, err := leader.Metrics(ctx)
-			now, _ := m.Sum(metric)
-			return err == nil && now >= enough
-		}
-	}
-	try.Do(i.await(ctx, "the leader to publish", counts("events_published_total", known)))
+	try.Do(i.await(ctx, "the leader to publish", i.counts(ctx, leader, "events_published_total", known)))
 	way := i.of(leader).brokers
 	way.Silence()
 	defer way.Open()
-	try.Do(i.await(ctx, "the leader to have its hands full", counts("buffered_events", handful)))
+	try.Do(i.await(ctx, "the leader to have its hands full", i.counts(ctx, leader, "buffered_events", handful)))
 	since := time.Now()
 	try.Do(leader.signal(syscall.SIGSTOP))
 	err := i.takeover(ctx, Asleep, leader, since)
@@ -135,6 +128,15 @@ func sleepFull(ctx context.Context, i *injection) error {
 		err = pause.For(ctx, i.between(0, time.Second))
 	}
 	return errors.Join(err, leader.signal(syscall.SIGCONT))
+}
+
+// counts returns what reports whether a metric of a bridge is as large as that.
+func (*injection) counts(ctx context.Context, b *Bridge, metric string, enough float64) func() bool {
+	return func() bool {
+		m, err := b.Metrics(ctx)
+		now, _ := m.Sum(metric)
+		return err == nil && now >= enough
+	}
 }
 
 // forgotten is after how long the broker does not know the id of a message any more. Kafka knows none of another producer.

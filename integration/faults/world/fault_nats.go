@@ -27,6 +27,7 @@ func natsFaults(b *natsBackend) []Fault {
 		{Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 5, Cost: 15 * time.Second, run: answerLate(ackTimeout)},
 		{Name: "broker full for seconds", Parts: Broker, Cost: 10 * time.Second, run: b.fillLog},
 		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointNATS, Cost: 5 * time.Second, run: killAtCommit},
+		{Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 25 * time.Second, run: deliverLate(10)},
 		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers(ackTimeout)},
 	}
 }
@@ -116,22 +117,12 @@ func (b *natsBackend) restartLost(ctx context.Context, i *injection) error {
 	if i.cfg.Checkpoint != CheckpointNATS {
 		return nil
 	}
-	since, ended, first := time.Now(), false, uint64(0)
-	accepted := func() bool {
-		last, err := b.server.End("KV_" + bucketCheckpoint)
-		if err != nil {
-			return false
-		}
-		if first == 0 {
-			first = last
-		}
-		return last > first
-	}
+	since, ended := time.Now(), false
 	err := poll(ctx, seen, "a commit that is accepted, or the end of a bridge that has lost some", func() bool {
 		for _, p := range i.processes() {
 			ended = ended || !p.Running()
 		}
-		return ended || accepted() && time.Since(since) > 5*time.Second
+		return ended || time.Since(since) > 5*time.Second && i.committedSince(ctx, since)
 	})
 	if err != nil {
 		if ctx.Err() == nil {
@@ -145,6 +136,20 @@ func (b *natsBackend) restartLost(ctx context.Context, i *injection) error {
 	}
 	i.mayAllEnd(false)
 	return err
+}
+
+// committedSince reports whether a bridge has read its checkpoint, or had a commit accepted, since a time. That somebody
+// wrote to the checkpoint says less: who led before may have said once more that it is used.
+func (i *injection) committedSince(ctx context.Context, since time.Time) bool {
+	for _, p := range i.processes() {
+		began := time.Now()
+		m, err := p.Metrics(ctx)
+		age, series := m.Sum("checkpoint_age_seconds") // of the one pipeline
+		if err == nil && series == 1 && began.Add(-time.Duration(age*float64(time.Second))).After(since) {
+			return true
+		}
+	}
+	return false
 }
 
 func deleteLog(ctx context.Context, i *injection) error {

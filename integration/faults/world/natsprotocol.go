@@ -5,10 +5,13 @@ package world
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/proxy"
 )
@@ -31,6 +34,19 @@ var natsProtocol = protocol{
 		}
 		return other
 	},
+	code: acknowledgedWith,
+}
+
+// acknowledgedWith returns the error code in JetStream's answer to a published message; 0 is none.
+func acknowledgedWith(frame []byte) (int16, error) {
+	_, payload, _ := bytes.Cut(frame, []byte("\r\n"))
+	var refused struct {
+		Error jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(payload, &refused); err != nil {
+		return 0, fmt.Errorf("answer to a published message: %w", err)
+	}
+	return int16(refused.Error.ErrorCode), nil //nolint:gosec // codes have five digits
 }
 
 // readNATSFrame reads one operation of the NATS protocol, with its payload and as it came.

@@ -4,6 +4,7 @@ package world
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -50,6 +51,7 @@ func (w *World) configure(r *replica) error {
 			return err
 		}
 	}
+	api.CertFile, api.KeyFile = filepath.Join(r.dir, certFile), filepath.Join(r.dir, keyFile)
 	var err error
 	if r.kubeconfig, err = controlplane.WriteKubeconfig(api, filepath.Join(r.dir, "kubeconfig")); err != nil {
 		return err
@@ -61,6 +63,24 @@ func (w *World) configure(r *replica) error {
 	r.server = fmt.Sprintf("127.0.0.1:%d", port)
 	r.config = filepath.Join(r.dir, "bridge.yaml")
 	return w.writeFile(r)
+}
+
+// The bridge's client certificate and key, in each replica's directory.
+const certFile, keyFile = "user.crt", "user.key"
+
+// issue writes another client certificate, with its key, to where each replica finds it, and returns it in DER.
+func (w *World) issue() (certificate []byte, err error) {
+	user := w.control.User(bridgeUser)
+	for _, r := range w.replicas {
+		// Whoever reads between the two finds two that do not fit, and reads them again.
+		err = errors.Join(err, replaceFile(filepath.Join(r.dir, keyFile), string(user.KeyData)),
+			replaceFile(filepath.Join(r.dir, certFile), string(user.CertData)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(user.CertData)
+	return block.Bytes, nil
 }
 
 // writeFile writes a replica's file, which differs from what it was if what is selected has been written since.
@@ -113,7 +133,9 @@ func (w *World) makeReplicas(context.Context) error {
 			return err
 		}
 	}
-	return nil
+	user, err := w.issue()
+	w.api.admit(user)
+	return err
 }
 
 func (r *replica) close() (errs error) {
