@@ -67,7 +67,7 @@ type process struct {
 	file    string
 }
 
-func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error {
+func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags, hangups <-chan os.Signal) error {
 	p := &process{
 		cfg: cfg, current: cfg, flags: f, fromArgs: f.file == "", format: f.format(s), out: s, level: &slog.LevelVar{}, registry: prometheus.NewRegistry(), selecting: make(chan struct{}),
 		started: time.Now(), file: f.file,
@@ -118,7 +118,7 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags) error
 		memory.follow(serving)
 		return nil
 	})
-	err := p.heed(work, s.Hangups, p.publish)
+	err := p.heed(work, hangups, p.publish)
 	g.Go(func() error { return errDone })
 	if served := g.Wait(); err == nil && !errors.Is(served, errDone) {
 		err = served
@@ -196,13 +196,7 @@ func (p *process) launch(open func(*config.Config) (*fleet, error)) (*fleet, err
 }
 
 // heed does work, and meanwhile what signals and the file ask for.
-func (p *process) heed(ctx context.Context, listen func() (<-chan os.Signal, func()), work func(context.Context) error) error {
-	var hangups <-chan os.Signal
-	if listen != nil && p.flags.file != "" { // without a file a terminal that closes ends the process
-		signals, stop := listen()
-		defer stop()
-		hangups = signals
-	}
+func (p *process) heed(ctx context.Context, hangups <-chan os.Signal, work func(context.Context) error) error {
 	heeding, stop := context.WithCancel(ctx)
 	var reloading sync.WaitGroup
 	reloading.Go(func() { p.reload(heeding, hangups) })

@@ -76,6 +76,23 @@ func (p *running) says(text string, times int) {
 	}
 }
 
+// A signal that comes while the file is read does not end the process.
+func TestReload_is_listened_for_before_the_file_is_read(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	listens, told := false, false
+	listen := func() (<-chan os.Signal, func()) {
+		_, err := os.Stat(file)
+		listens, told = true, err == nil
+		require.NoError(t, os.WriteFile(file, []byte("pipelines: 7\n"), 0o600)) // it is read, and refused, afterwards
+		return nil, func() { listens = false }
+	}
+	var stderr output
+	code := execute(t.Context(), []string{"run", "--config", file}, &streams{Out: io.Discard, Err: &stderr, Hangups: listen})
+	assert.Equal(t, exitUsage, code, stderr.String())
+	assert.Contains(t, stderr.String(), "pipelines")
+	assert.False(t, told || listens, "it listened when the file was there %v, and does so still %v", told, listens)
+}
+
 func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
 	p := runs(t, "run", "--config", file)

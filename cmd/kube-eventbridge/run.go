@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -40,11 +41,13 @@ func newRunCommand(s *streams) *cobra.Command {
 			if err := flags.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
+			hangups, stop := flags.hangups(s)
+			defer stop()
 			cfg, err := flags.load(s, args)
 			if err != nil {
 				return err
 			}
-			return run(cmd.Context(), s, cfg, &flags)
+			return run(cmd.Context(), s, cfg, &flags, hangups)
 		},
 	}
 	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "the configuration file")
@@ -63,6 +66,15 @@ func newRunCommand(s *streams) *cobra.Command {
 	completeResources(cmd, &flags.file)
 	complete(cmd, "context", func() []string { return contextsIn(flags.kubeconfig) })
 	return cmd
+}
+
+// hangups returns where each SIGHUP is told from now on, and what ends that. Without a file there is nothing to be loaded
+// again, and a terminal that closes ends the process.
+func (f *runFlags) hangups(s *streams) (<-chan os.Signal, func()) {
+	if s.Hangups == nil || f.file == "" {
+		return nil, func() {}
+	}
+	return s.Hangups()
 }
 
 // check refuses flags that have no effect; given says which are on the command line.
