@@ -89,15 +89,15 @@ define suite
 	@mkdir -p '$(RESULTS)'; echo $(1) >'$(RESULTS)/tier'; \
 	rm -f '$(RESULTS)/later'; \
 	ls -d '$(CACHE)'/times/*-* | head -n -$(RESULTS_KEPT) | xargs -r rm -rf; \
-	$(TESTREPORT) calibrate >>'$(RESULTS)/calibration'; \
 	KUBE_EVENTBRIDGE_TIER=$(subst faults,all,$(1)) $(MAKE) --no-print-directory -k RESULTS='$(RESULTS)' $(2); code=$$?; \
 	$(TESTREPORT) calibrate >>'$(RESULTS)/calibration'; \
 	$(TESTREPORT) report -recorded $(RECORDED) '$(RESULTS)' || code=1; \
 	exit $$code
 endef
 
-# gotest runs go test in a directory and keeps its results under a name: $(call gotest,name,directory,arguments).
-gotest = cd $(2) && $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile '$(RESULTS)/$(1).json' -- $(3)
+# gotest runs go test in a directory and keeps its results under a name: $(call gotest,name,directory,arguments). How fast
+# the machine is then is measured first, because other work may come and go.
+gotest = $(TESTREPORT) calibrate >>'$(RESULTS)/calibration' && cd $(2) && $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile '$(RESULTS)/$(1).json' -- $(3)
 # What go test would build without showing any progress.
 .PHONY: servers
 servers:
