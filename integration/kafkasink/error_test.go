@@ -15,8 +15,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
@@ -225,6 +227,20 @@ func TestSink_ends_without_a_fence_where_it_has_to_have_one(t *testing.T) {
 	if err := s.Run(ctx); !errors.As(err, &unusable) || !strings.Contains(err.Error(), "kube-eventbridge.test.p."+faked+" is missing") {
 		t.Errorf("it ends with %v", err)
 	}
+}
+
+// No barrier is written before that, so that nothing but a look at the topic tells.
+func TestSink_notices_that_a_topic_is_deleted_while_it_is_opened(t *testing.T) {
+	t.Parallel()
+	c, cfg := fake(t)
+	asked := answering(c, slices.Repeat([]*kerr.Error{kerr.UnknownTopicOrPartition}, 10_000)...)
+	s := launch(t, cfg)
+	must.Happen(t, "barriers to fail", func() bool { return asked.Load() > 2 })
+	admin := must.Get(kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...)))(t)
+	defer admin.Close()
+	_ = must.Get(kadm.NewClient(admin).DeleteTopics(t.Context(), faked))(t)
+	var lost *sink.RewoundError
+	require.ErrorAs(t, s.end(t), &lost)
 }
 
 // Whoever waits for the end of Run may use the process's last breath for something else.

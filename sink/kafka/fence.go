@@ -173,12 +173,16 @@ func (s *Sink) open(ctx context.Context, t *topic) error {
 	t.id = id
 	t.limit.Store(min(limit, largestBatch))
 	t.partitions = make([]*partition, n)
-	barriers, ctx := errgroup.WithContext(ctx)
-	barriers.SetLimit(maxBarriers)
 	for number := range t.partitions {
 		p := newPartition(s, t, number)
 		p.next.Store(bounds[p.number].Next)
 		t.partitions[number] = p
+	}
+	s.opening.Store(t) // a topic that is deleted now is found by looking at it: barriers only fail
+	defer s.opening.Store(nil)
+	barriers, ctx := errgroup.WithContext(ctx)
+	barriers.SetLimit(maxBarriers)
+	for _, p := range t.partitions {
 		barriers.Go(func() error { return p.barrier(ctx) })
 	}
 	return barriers.Wait() // what is wrong with a barrier is final

@@ -5,6 +5,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,7 @@ func (s *Sink) patience() time.Duration { return max(s.cfg.LookEvery, leastPatie
 func (s *Sink) look(ctx context.Context) error {
 	doubted := map[*topic]time.Time{}
 	for pause.For(ctx, s.cfg.LookEvery) == nil {
-		for _, t := range s.opened() {
+		for _, t := range s.found() {
 			lost, err := s.lost(ctx, t)
 			switch {
 			case ctx.Err() != nil:
@@ -45,6 +46,15 @@ func (s *Sink) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// found returns the topics that are open, and the one that is being opened once its incarnation is known.
+func (s *Sink) found() []*topic {
+	all := s.opened()
+	if t := s.opening.Load(); t != nil && !slices.Contains(all, t) {
+		all = append(all, t)
+	}
+	return all
 }
 
 // doubt finds out what a broker has that does not know a producer's sequence any more: a partition that lost something says so, and else what was sent last may be there or not.

@@ -50,6 +50,8 @@ type Sink struct {
 	up, over chan struct{}
 	// asked has the topics that are to be opened.
 	asked chan *topic
+	// opening is the one that gets its barriers, or nil.
+	opening atomic.Pointer[topic]
 
 	mu     sync.Mutex
 	topics map[string]*topic
