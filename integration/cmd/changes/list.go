@@ -752,7 +752,7 @@ var plan = slices.Concat(
 		broken("a selection is the same only with the same field selector",
 			`o.Scope == at.Scope() &&`, ``, planned+"a field selector changes"),
 		broken("a stream that retires hands over what is left of it, and no more",
-			`(!o.Retiring || left || at.Namespace == "" || `, `(!o.Retiring || len(o.Left) > 0 || at.Namespace == "" || `,
+			`_, left := o.Left[at.Namespace]`, `left := len(o.Left) > 0`,
 			planned+"a narrowing has ended some namespaces"),
 		broken("a selection is the same only with the same scope",
 			` && o.Namespaced == at.Namespaced`, ``, planned+"a resource comes back cluster-scoped"),
