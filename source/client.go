@@ -68,11 +68,33 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// do makes a request. What an API server does not take any more is not used again: a connection with an old client
-// certificate, and the roots with which its certificate does not verify.
+// Config returns what clients of client-go are made of that use this one's connections and credentials. Those of
+// client-go go on with a connection whose client certificate the API server does not take any more, for five minutes.
+func (c *Client) Config() *rest.Config {
+	return &rest.Config{
+		Host: c.base.String(), Transport: connections{c}, UserAgent: c.cfg.UserAgent, QPS: c.cfg.QPS, Burst: c.cfg.Burst,
+		RateLimiter: c.cfg.RateLimiter, Timeout: c.cfg.Timeout,
+	}
+}
+
+// connections is a client as other clients see it.
+type connections struct{ client *Client }
+
+// RoundTrip implements [http.RoundTripper].
+func (c connections) RoundTrip(req *http.Request) (*http.Response, error) {
+	return c.client.send(func(hc *http.Client) (*http.Response, error) { return hc.Transport.RoundTrip(req) })
+}
+
+// do makes a request.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
+	return c.send(func(hc *http.Client) (*http.Response, error) { return hc.Do(req) })
+}
+
+// send makes a request. What an API server does not take any more is not used again: a connection with an old client
+// certificate, and the roots with which its certificate does not verify.
+func (c *Client) send(request func(*http.Client) (*http.Response, error)) (*http.Response, error) {
 	hc := c.http.Load()
-	resp, err := hc.Do(req)
+	resp, err := request(hc)
 	var unverified *tls.CertificateVerificationError
 	switch {
 	case err == nil && resp.StatusCode == http.StatusUnauthorized:

@@ -5,6 +5,7 @@ package source
 import (
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -46,6 +47,27 @@ func move(t *testing.T, from, to string) {
 
 // An API server looks at the certificate of the connection with each request, and it may have expired since.
 func TestClient_uses_renewed_certificates(t *testing.T) {
+	for name, ask := range map[string]func(*testing.T, *Client) error{
+		"its own requests": func(t *testing.T, c *Client) error { return must.Err(c.ClusterUID(t.Context())) },
+		"those of other clients": func(t *testing.T, c *Client) error {
+			cfg := c.Config()
+			resp, err := must.Get(rest.HTTPClientFor(cfg))(t).Get(cfg.Host + "/version")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = resp.Body.Close() }()
+			if resp.StatusCode == http.StatusUnauthorized {
+				return apierrors.NewUnauthorized("")
+			}
+			return must.Err(io.Copy(io.Discard, resp.Body))
+		},
+	} {
+		t.Run(name, func(t *testing.T) { usesRenewed(t, ask) })
+	}
+}
+
+func usesRenewed(t *testing.T, ask func(*testing.T, *Client) error) {
+	t.Helper()
 	dir, old, renewed := t.TempDir(), testcert.ForTest(t, "old"), testcert.ForTest(t, "renewed")
 	at := func(name string) string { return filepath.Join(dir, name) }
 	var user atomic.Value
@@ -62,7 +84,7 @@ func TestClient_uses_renewed_certificates(t *testing.T) {
 		CertFile: at("crt"), KeyFile: at("key"), CAFile: at("ca"),
 	}}))(t)
 	defer func() { c.CloseIdleConnections() }()
-	answer := func() error { return must.Err(c.ClusterUID(t.Context())) }
+	answer := func() error { return ask(t, c) }
 	require.NoError(t, answer())
 
 	issue("second")

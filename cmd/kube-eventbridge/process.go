@@ -143,15 +143,16 @@ func (p *process) reach() error {
 	if err != nil {
 		return fmt.Errorf("address of the API server: %w", err)
 	}
-	p.api, p.host, at.User = api, at.Host, nil
+	p.host, at.User = at.Host, nil
 	p.apiServer = at.String()
 	if p.client, err = source.NewClient(api); err != nil {
 		return err
 	}
-	if p.namespaces, err = source.NewNamespaces(api); err != nil {
+	p.api = p.client.Config()
+	if p.namespaces, err = source.NewNamespaces(p.api); err != nil {
 		return err
 	}
-	p.catalog, err = source.NewCatalog(api, p.client, source.CatalogConfig{Log: p.log})
+	p.catalog, err = source.NewCatalog(p.api, p.client, source.CatalogConfig{Log: p.log})
 	return err
 }
 
