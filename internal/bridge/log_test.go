@@ -400,7 +400,9 @@ func (r *rig) stream(spec *StreamSpec) *stream {
 		spec = &StreamSpec{}
 	}
 	spec.Encoding.Cluster, spec.Encoding.Pipeline = "test", r.name
-	return must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
+	s := must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
+	require.NoError(r.t, r.commit(r.t.Context()), "no event may carry an epoch that is not durable")
+	return s
 }
 
 // send feeds one change as a watch or a list would.

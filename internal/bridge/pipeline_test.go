@@ -177,8 +177,9 @@ func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 }
 
 func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
-	log, store := newFakeLog(), &memoryStore{fail: errors.New("disk full")}
+	log, store := newFakeLog(), &memoryStore{}
 	r, s := startStream(t, log, store)
+	store.fail = errors.New("disk full")
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	send(t, s, source.Added, "b", "u2", "2", source.ReasonWatch)
 	r.settle()
