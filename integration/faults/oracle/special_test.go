@@ -539,6 +539,23 @@ var scripts = map[string]script{
 			"updated u1 12@2 relist",
 		},
 	},
+	"a restoration is noticed when a bookmark has moved the position behind it": {
+		truth: []string{
+			"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 4", "h1 updated u1 12",
+		}, bounds: restored,
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "gap 10 11", "gap 11 13@2 restored", "updated u1 12@2 relist",
+		},
+	},
+	"a position that a restored etcd has not reached yet is of what it undid": {
+		truth: []string{
+			"added u1 4", "updated u1 7", "updated u1 9", "h1 updated u1 4", "h1 updated u1 12",
+		}, bounds: restored,
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "gap 11 8@2 restored", "updated u1 4@2 relist", "updated u1 12@2 watch",
+		},
+		want: []Promise{P3},
+	},
 	"who has published what a restoration undid notices it": {
 		truth: []string{
 			"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8", "h1 updated u1 12",

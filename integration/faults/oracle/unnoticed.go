@@ -9,12 +9,12 @@ import (
 )
 
 // excuseUnnoticed looks at restorations that a stream could not notice, because nothing that the log has was undone by them. What was undone and not
-// published is in no history that can still be read, and what a restored etcd has as before is not published again. A stream that was told of one by
-// another stream, and had published something of the new history before, has no gap for what was undone: it did not know where its history had ended.
+// published is in no history that can still be read, and what a restored etcd has as before is not published again. A stream that comes to know of one
+// later, and whose position had moved in the new history before, has no gap for what was undone: it did not know where its history had ended.
 func (s *streamJudge) excuseUnnoticed() {
 	for h := 1; h < len(s.judge.truth.Histories); h++ {
 		n := slices.IndexFunc(s.eras[1:], func(e era) bool { return e.first == h }) + 1
-		if n > 0 && (!s.unaware(h) || !s.wasEarly(n)) {
+		if n > 0 && (!s.unaware(h) || !s.hadMoved(n)) {
 			continue
 		}
 		at, alike := s.restoredAt(h), s.alike(h)
@@ -61,11 +61,12 @@ func (o *object) in(history int, as State) int {
 	})
 }
 
-// wasEarly reports whether a history of the log has something that only the next one should have.
-func (s *streamJudge) wasEarly(next int) bool {
-	h := s.eras[next].first
-	return slices.ContainsFunc(s.lines, func(l *line) bool {
-		return l.era < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l)
+// hadMoved reports whether a stream's position may have been one of the next era already when the gap of that began:
+// events move it, and so do bookmarks, of which the log shows nothing. A list that is older than the position does not
+// allow it.
+func (s *streamJudge) hadMoved(next int) bool {
+	return slices.ContainsFunc(s.marks, func(m *mark) bool {
+		return m.Type == typeGap && m.epoch == s.eras[next].epoch && m.said >= m.from.version
 	})
 }
 
