@@ -244,12 +244,17 @@ func TestTakeover_reads_what_the_API_server_can_still_show_and_announces_the_res
 		require.NoError(t, err)
 	}
 	const n = 50
-	// change has the leader asleep while events come, of which most go again, and returns it.
+	signal := func(all []*replica, s os.Signal) {
+		for _, p := range all {
+			p.signal(s)
+		}
+	}
+	// change has all replicas asleep while events come, of which most go again, and returns the leader.
 	change := func(all []*replica, round string) *replica {
 		leads := leader(t, all, nil)
 		create(round + "-before")
 		r.awaitStory("default/"+round+"-before", "added")
-		leads.signal(syscall.SIGSTOP)
+		signal(all, syscall.SIGSTOP)
 		for i := range n {
 			name := fmt.Sprintf("%s-short-%d", round, i)
 			create(name)
@@ -264,6 +269,7 @@ func TestTakeover_reads_what_the_API_server_can_still_show_and_announces_the_res
 	former := change(all, "shown")
 	former.kill()
 	all = without(all, former)
+	signal(all, syscall.SIGCONT)
 	r.bridge = leader(t, all, former).bridge
 	// Only one object's events are in order: what was created last may be in the log first.
 	for i := range n {
@@ -276,6 +282,7 @@ func TestTakeover_reads_what_the_API_server_can_still_show_and_announces_the_res
 	former = change(all, "forgotten")
 	require.NoError(t, r.api.Compact(context.WithoutCancel(t.Context())))
 	former.kill()
+	signal(without(all, former), syscall.SIGCONT)
 	last := leader(t, all, former)
 	r.bridge = last.bridge
 	log = r.awaitStory("default/forgotten-lasting", "added")
