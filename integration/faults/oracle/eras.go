@@ -19,17 +19,20 @@ type era struct {
 }
 
 // findEras finds the epochs at which versions stop to compare. A log begins in an era that may be empty. Who has lost the
-// checkpoint may tell of a restoration again.
+// checkpoint may tell of a restoration again, and so may a stream that takes over several of which one has not told.
 func (s *streamJudge) findEras() {
 	s.eras = []era{{}}
 	newest, told, forgot := uint64(0), false, false
+	var scope *string
 	for _, m := range s.marks {
-		epoch, cause := epochOf(m.Entry), bodyOfMark(m.Entry).Cause
+		body := bodyOfMark(m.Entry)
+		m.takesOver, scope = scope != nil && *scope != body.Namespace, &body.Namespace
+		epoch, cause := epochOf(m.Entry), body.Cause
 		if epoch <= newest {
 			continue
 		}
 		restored := cause == Restored || cause == Rebuilt
-		later := restored && !forgot
+		later := restored && !forgot && !(told && m.takesOver)
 		told, forgot = told || restored, forgot && !restored || told && cause == CheckpointLost
 		switch {
 		case restored, cause == LogLost, cause == Audit, m.Type == typeStarted && newest > 0:

@@ -20,6 +20,8 @@ type mark struct {
 	epoch uint64
 	era   int
 	body  markBody
+	// takesOver: it is the first of a stream that goes on where others were.
+	takesOver bool
 	// from and to are where the marker's range begins and ends in the truth; a snapshot has only to, a resync neither.
 	// Said is the version of to in the marker.
 	from, to                     position

@@ -221,3 +221,50 @@ func TestCheck_knows_what_is_selected_when(t *testing.T) {
 		})
 	}
 }
+
+// One of two streams has not told of a restored etcd yet when another selection joins them: the one that takes over does.
+func TestCheck_lets_a_restoration_be_told_again_by_a_stream_that_takes_over(t *testing.T) {
+	area := plain
+	area.Namespace = "a"
+	for name, c := range map[string]struct {
+		teller Stream
+		want   []Promise
+	}{"by one that takes over": {plain, nil}, "by the same one": {area, []Promise{P6}}} {
+		t.Run(name, func(t *testing.T) {
+			states := []State{
+				{UID: "u1", Version: 4, Op: Added}, {UID: "u1", Version: 7, Op: Updated},
+				{History: 1, UID: "u1", Version: 4, Op: Updated}, {History: 1, UID: "u1", Version: 12, Op: Updated},
+			}
+			truth := &Truth{
+				Histories: restored, Streams: map[Stream]map[string][]State{area: {"a/x": states}},
+				Schedule: Schedule{
+					{Selections: [][]Stream{{area}}},
+					{Place: Place{History: 1, Version: 30}, At: now, Selections: [][]Stream{{area}, {plain}}},
+				},
+			}
+			log := []Entry{
+				markerOf(area, "snapshot-started", 1, 0, 1, ""), markerOf(area, "snapshot-completed", 1, 0, 1, ""),
+				entryOf("added u1 4 watch", 0), entryOf("updated u1 7 watch", 0),
+				markerOf(area, "gap", 2, 8, 13, Restored), entryOf("updated u1 12@2 relist", 0),
+				markerOf(c.teller, "gap", 3, 8, 31, Restored), entryOf("updated u1 12@3 relist", 0),
+			}
+			for i := range log {
+				if e := &log[i]; !e.mark() {
+					e.Namespace, e.Subject, e.PartitionKey = "a", "a/x", keyOf(plain, "a", "x")
+					e.Data = dataOf(plain, "a", "x", "u1", must.Get(strconv.ParseUint(e.ResourceVersion, 10, 64))(t))
+				}
+				log[i].Place = uint64(i + 1)
+			}
+			var broken []Promise
+			for _, v := range Check(truth, log, Options{}) {
+				broken = append(broken, v.Promise)
+				if c.want == nil {
+					t.Error(v)
+				}
+			}
+			for _, p := range c.want {
+				assert.Contains(t, broken, p)
+			}
+		})
+	}
+}
