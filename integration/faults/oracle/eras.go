@@ -156,13 +156,13 @@ func (s *streamJudge) span(era int) (low, high int) {
 
 // early reports whether a state may be in an era although it belongs to the next one: a stream may publish something
 // before another stream tells it of the restoration, or an older object does where versions were bumped. An end that
-// the restoration brought is early as well.
+// the restoration brought is early as well; where another object has the name, it has the version of that one.
 func (s *streamJudge) early(era int, st State) bool {
 	if era+1 == len(s.eras) || st.History == 0 || st.History > s.eras[era+1].first {
 		return false
 	}
 	began := s.judge.truth.Histories[st.History].First
-	if !st.live() && st.Version == began {
+	if !st.live() && st.Version <= began {
 		return true
 	}
 	return st.History == s.eras[era+1].first &&

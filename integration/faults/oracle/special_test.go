@@ -466,6 +466,14 @@ var scripts = map[string]script{
 			"gap 8 108@2 restored", "updated u2 107@2 relist",
 		},
 	},
+	"what a bump undid may be deleted before it is noticed, and another object have had its name": {
+		truth:  []string{"added u1 44", "updated u1 56", "h1 deleted u1 30", "h1 added u2 178", "h1 updated u2 214"},
+		bounds: []History{{First: 1, Last: 60}, {First: 100, Last: 1000}},
+		log: []string{
+			"snapshot-started 1", "added u1 44 watch", "updated u1 56 watch", "gap 44 101", "deleted u1 56>101 relist",
+			"gap 101 217@2 restored", "added u2 214@2 relist",
+		},
+	},
 	"what another selection lists may be of a history that nothing has shown yet": {
 		truth:  []string{"added u1 5", "updated u1 7", "deleted u1 9", "h1 added u1 7", "h1 updated u1 107"},
 		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
