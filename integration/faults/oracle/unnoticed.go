@@ -17,7 +17,7 @@ func (s *streamJudge) excuseUnnoticed() {
 		if n > 0 && (!s.unaware(h) || !s.hadMoved(n)) {
 			continue
 		}
-		at, alike := s.restoredAt(h), s.alike(h)
+		at, alike := s.restoredAt(h), s.alike(h) || n > 0 && s.wasEarly(n)
 		for _, o := range s.objects {
 			counted, undone := o.excuse(h, at, alike)
 			s.judge.report.Alike += counted
@@ -70,6 +70,15 @@ func (s *streamJudge) hadMoved(next int) bool {
 	})
 }
 
+// wasEarly reports whether the log had something that only the history of the next era has when that began: another
+// stream told this one late.
+func (s *streamJudge) wasEarly(next int) bool {
+	h := s.eras[next].first
+	return slices.ContainsFunc(s.lines, func(l *line) bool {
+		return l.era < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l)
+	})
+}
+
 // restoredAt returns the version that history h was restored to, or the newest one of it that the stream can tell, where versions were bumped.
 func (s *streamJudge) restoredAt(h int) (version uint64) {
 	histories := s.judge.truth.Histories
@@ -96,7 +105,7 @@ func (o *object) stateBefore(i int) int {
 	})
 }
 
-// excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h. Where versions tell nobody of it, that
+// excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h. Where versions tell nobody of it in time, that
 // is also an object of which history h has the last version that was published and undone: what it went through in h up to there is excused, and counted.
 // What was undone and is excused is counted apart.
 func (o *object) excuse(h int, version uint64, alike bool) (counted, before int) {

@@ -103,13 +103,41 @@ func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
 			if c.undo {
 				states = append(states, State{UID: "u9", Version: 8, Op: Updated})
 			}
-			for i := range states {
-				line := map[Op]string{Added: "added u9 3 watch", Updated: "updated u9 8 watch"}[states[i].Op]
-				e := entryOf(line, uint64(len(log)+1))
-				e.Name, e.Source, e.Data = "y", c.of.Source(), dataOf(c.of, "", "y", "u9", states[i].Version)
-				log = append(log, e)
-			}
-			truth.Streams[c.of]["y"] = append(states, State{History: 1, UID: "u9", Version: 3, Op: Updated})
+			log = withAnother(truth, log, c.of, states)
+			r := Judge(truth, log, s.options)
+			assert.Equal(t, c.want, r.Alike, "states are excused, want %d: %v", c.want, r.Violations)
+		})
+	}
+}
+
+// withAnother adds an object that a stream has, and etcd before and behind its restoration, to a log and to the truth.
+func withAnother(truth *Truth, log []Entry, of Stream, states []State) []Entry {
+	for i := range states {
+		line := map[Op]string{Added: "added u9 3 watch", Updated: "updated u9 8 watch"}[states[i].Op]
+		e := entryOf(line, uint64(len(log)+1))
+		e.Name, e.Source, e.Data = "y", of.Source(), dataOf(of, "", "y", "u9", states[i].Version)
+		log = append(log, e)
+	}
+	truth.Streams[of]["y"] = append(states, State{History: 1, UID: "u9", Version: 3, Op: Updated})
+	return log
+}
+
+// Another stream notices the restoration, when this one has published something of the new history.
+func TestJudge_excuses_what_versions_cannot_tell_until_another_stream_does(t *testing.T) {
+	told := []string{"gap 7 13@2 restored", "updated u1 12@2 relist =e"}
+	for name, c := range map[string]struct {
+		log  []string
+		want int
+	}{
+		"it is told at once": {told, 0},
+		"it is told late":    {append([]string{"updated u1 12 watch =e"}, told...), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := alike()
+			s.truth, s.log = append(s.truth, "h1 updated u1 12 =e"), append(s.log, c.log...)
+			truth, log := s.build(t)
+			truth.Streams[selective] = map[string][]State{}
+			log = withAnother(truth, log, selective, []State{{UID: "u9", Version: 3, Op: Added}, {UID: "u9", Version: 8, Op: Updated}})
 			r := Judge(truth, log, s.options)
 			assert.Equal(t, c.want, r.Alike, "states are excused, want %d: %v", c.want, r.Violations)
 		})
