@@ -46,6 +46,9 @@ func (p *session) meetLog(ctx context.Context) error {
 	}
 	p.logged.ID = r.bounds.ID
 	p.marks.start(r.ends, r.ids)
+	if !r.bounds.Fenced && (!p.cfg.Unfenced || p.cfg.Term != nil) {
+		p.lanes = newLanes()
+	}
 	return nil
 }
 

@@ -49,6 +49,8 @@ type session struct {
 	busy   busyness
 	broker broker
 	marks  *marks
+	// lanes is nil where the broker refuses what dead processes have sent without them, or is not asked to.
+	lanes *lanes
 	// failure takes what ends the session, from who must not block.
 	failure chan error
 	// primeTime is the constant, but in tests.

@@ -106,6 +106,9 @@ func (p *session) publish(ctx context.Context, o *object) {
 			p.log.Error("change cannot be encoded", "stream", s.name, "object", o.key, "err", err)
 		})
 	}
+	if !p.follows(o) {
+		return
+	}
 	if a.sought {
 		a.sought = false
 		if p.seek(ctx, o) {
@@ -117,6 +120,20 @@ func (p *session) publish(ctx context.Context, o *object) {
 	}
 	a.written, a.published = writtenAt(a), time.Now()
 	p.publisher.Publish(ctx, a.message, o.done)
+}
+
+// follows reports whether an attempt may go to the broker now. A marker may when the one before it at its subject has
+// been acknowledged, and it expects that one there.
+func (p *session) follows(o *object) bool {
+	a, m := &o.attempt, o.attempt.message
+	if p.lanes == nil || a.marker == nil || m.Shared {
+		return true
+	}
+	last, ok := p.lanes.enter(m.Subject, o)
+	if m.Verify = true; a.conflicts == 0 {
+		m.Previous = last
+	}
+	return ok
 }
 
 // encode fills the attempt's message, and says what the sink has to check. Where the change cannot be encoded it returns why, and
@@ -216,6 +233,11 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	if a.marker != nil {
 		if a.marker.settled != nil {
 			a.marker.settled()
+		}
+		if p.lanes != nil && !a.message.Shared {
+			if next := p.lanes.leave(a.message.Subject, r.Sequence); next != nil {
+				p.again(next, 0)
+			}
 		}
 		p.landed(&a, r)
 		s.tracker.Settle(uint64(a.marker.ticket))
