@@ -31,8 +31,8 @@ func (s *streamJudge) findEras() {
 		if epoch <= newest {
 			continue
 		}
-		restored := cause == Restored || cause == Rebuilt
-		later := restored && !forgot && !(told && m.takesOver)
+		restored, again := cause == Restored || cause == Rebuilt, told && m.takesOver
+		later := restored && !forgot && !again
 		told, forgot = told || restored, forgot && !restored || told && cause == CheckpointLost
 		switch {
 		case restored, cause == LogLost, cause == Audit, m.Type == typeStarted && newest > 0:

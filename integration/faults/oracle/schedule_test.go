@@ -232,8 +232,10 @@ func TestCheck_lets_a_restoration_be_told_again_by_a_stream_that_takes_over(t *t
 	}{"by one that takes over": {plain, nil}, "by the same one": {area, []Promise{P6}}} {
 		t.Run(name, func(t *testing.T) {
 			states := []State{
-				{UID: "u1", Version: 4, Op: Added}, {UID: "u1", Version: 7, Op: Updated},
-				{History: 1, UID: "u1", Version: 4, Op: Updated}, {History: 1, UID: "u1", Version: 12, Op: Updated},
+				{UID: "u1", Version: 4, Op: Added},
+				{UID: "u1", Version: 7, Op: Updated},
+				{History: 1, UID: "u1", Version: 4, Op: Updated},
+				{History: 1, UID: "u1", Version: 12, Op: Updated},
 			}
 			truth := &Truth{
 				Histories: restored, Streams: map[Stream]map[string][]State{area: {"a/x": states}},
