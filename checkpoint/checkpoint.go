@@ -94,6 +94,9 @@ type Stream struct {
 	Entered string
 	// Retiring says that the stream ends: everything that it has is being deleted in the log, under Epoch.
 	Retiring bool
+	// Refused are the keys of objects, in their order, of which the broker took neither the last event nor a rejection in
+	// its place. Their rows are of what the log has. The position does not wait for them.
+	Refused []string
 	// Replay says that the stream was rewound: what is watched again is published again.
 	Replay Replay
 }

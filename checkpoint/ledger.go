@@ -213,7 +213,7 @@ func (l *Ledger) Misses() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, at := range l.rows {
-		if _, seen := l.listed[key]; l.listed != nil && !seen && at.owesEnd() {
+		if _, seen := l.listed[key]; l.listed != nil && !seen && at.OwesEnd() {
 			return true
 		}
 	}
@@ -228,7 +228,7 @@ func (l *Ledger) Unseen() iter.Seq2[string, Row] {
 	return func(yield func(string, Row) bool) {
 		for _, u := range unseen {
 			row, ok := l.Get(u.key)
-			if ok && row.owesEnd() && row.sameState(&u.row) && !yield(u.key, row) {
+			if ok && row.OwesEnd() && row.sameState(&u.row) && !yield(u.key, row) {
 				return
 			}
 		}
@@ -243,8 +243,8 @@ type keyed struct {
 // prunable reports whether the row is a tombstone that nothing is owed for.
 func (r *Row) prunable() bool { return r.Deleted && !r.Behind }
 
-// owesEnd reports whether the log has to be told the end of the object if it does not exist.
-func (r *Row) owesEnd() bool { return !r.Deleted || r.Behind }
+// OwesEnd reports whether the log has to be told the end of the object if it does not exist.
+func (r *Row) OwesEnd() bool { return !r.Deleted || r.Behind }
 
 // sameState reports whether two rows are of one state of one object.
 func (r *Row) sameState(o *Row) bool {
@@ -258,7 +258,7 @@ func (l *Ledger) endList() (unseen []keyed) {
 		return nil
 	}
 	for key, at := range l.rows {
-		if _, seen := l.listed[key]; !seen && at.owesEnd() {
+		if _, seen := l.listed[key]; !seen && at.OwesEnd() {
 			unseen = append(unseen, keyed{key, at.Row})
 		}
 	}

@@ -77,6 +77,21 @@ func ObjectsAt(ctx context.Context, c *Client, s Stream, version string, f func(
 	}
 }
 
+// ItemAt is [ReadAt] with the whole object; nil where the stream did not have it. What is returned stays valid.
+func ItemAt(ctx context.Context, c *Client, s Stream, namespace, name, version string) (item *Item, err error) {
+	if version == "" {
+		return nil, errNoVersion
+	}
+	key, q := Ident{Namespace: namespace, Name: name}, pageQuery{exact: version}
+	_, err = c.readExact(ctx, s, key, q, func(at Ident, object []byte) {
+		item = &Item{Ident: at, At: version, raw: bytes.Clone(object), resource: s.Resource}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return item, nil
+}
+
 // ReadAt returns one object as the stream had it at exactly version: its identity, and JSON that has its metadata.
 // Found is false where the stream did not have it then: it did not exist, or the selectors did not match. The error
 // says why the API server does not tell, see [Audit]; nothing is repeated.

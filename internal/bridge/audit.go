@@ -131,8 +131,9 @@ func (s *stream) agrees(key string, exists *source.Ident, written int64, positio
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, ok := s.known(key)
+	_, refused := s.refused.tries[key]
 	switch {
-	case ok && after(row.ResourceVersion, position):
+	case refused || ok && after(row.ResourceVersion, position):
 		return true
 	case exists == nil:
 		return !ok || row.Deleted

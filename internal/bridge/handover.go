@@ -156,10 +156,17 @@ func (p *session) successor(
 		if numeric(saved.Replay.To) > numeric(to.Replay.To) {
 			to.Replay = saved.Replay
 		}
+		for _, key := range saved.Refused {
+			if id := ident(key, &checkpoint.Row{}); a.Stream.Namespace == "" || a.Stream.Namespace == id.Namespace {
+				to.Refused = append(to.Refused, key)
+			}
+		}
 		if at.Namespace == a.Stream.Namespace {
 			to.Entered = cmp.Or(to.Entered, saved.Entered)
 		}
 	}
+	slices.Sort(to.Refused)
+	to.Refused = slices.Compact(to.Refused)
 	next := sequence.TakeOver(order, namespaces)
 	next.Resume(newest(rows))
 	if !a.Same {

@@ -210,7 +210,7 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	if err := s.mismatched(); err != nil {
 		return err
 	}
-	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.publishesAll(), Seen: p.Seen}
+	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.publishesAll() && !s.lacks(), Seen: p.Seen}
 	if err := s.announceRepair(ctx, source.MarkerResyncCompleted, told); err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ type delta struct {
 	silent bool
 	// concluded: an end that no watch has shown. What the log has alive under the name is gone.
 	concluded bool
+	// precedes: it is the end of another object that had the name of the next one that is pending.
+	precedes bool
 	// repeated: the log has it, and gets it once more if it has nothing newer by then.
 	repeated bool
 	// rejected: a rejected event stands in its place.

@@ -33,6 +33,10 @@ func (s *stream) read(ctx context.Context, end <-chan struct{}) error {
 		s.resyncs(ctx)
 		return nil
 	})
+	running.Go(func() error {
+		s.retryRefused(ctx)
+		return nil
+	})
 	return running.Wait()
 }
 
@@ -72,6 +76,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		pending: map[string]*object{}, again: make(chan source.Why, 1), resync: newResyncs(),
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(),
 	}
+	s.refused = newRefusals(&p.refusals, saved.Refused)
 	s.saved.Kind, s.saved.Namespaced = at.Kind, at.Namespaced
 	s.saved.ResyncDue = saved.ResyncDue || !stored && p.resyncNew && !spec.SkipSnapshot
 	s.encoder = spec.encoder(at)

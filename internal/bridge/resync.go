@@ -198,7 +198,7 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	s.mu.Unlock()
 	completed := source.Marker{
 		Kind: source.MarkerResyncCompleted, Epoch: epoch, To: position, Number: n, Objects: len(listed),
-		Complete: s.publishesAll() && !s.resync.missed(), Seen: time.Now(),
+		Complete: s.publishesAll() && !s.resync.missed() && !s.lacks(), Seen: time.Now(),
 	}
 	return s.queueMarker(&marker{Marker: completed}).wait(ctx)
 }
@@ -212,6 +212,7 @@ func (s *stream) coming(listed *source.Item, epoch uint64) uint64 {
 	version, last, order := numeric(listed.ResourceVersion), lastOf(&row, exists), s.order()
 	ahead := max(row.Version, order.Position) > numeric(listed.At) // what has happened since explains the difference
 	object := objectOf(listed.UID, version, listed.Bytes(), last)
+	_, object.Pending = s.refused.tries[listed.Key()]
 	if !ahead && s.epoch == epoch && s.steady() && order.Listed(object, last) != "" {
 		s.revoke(&source.Change{Ident: listed.Ident}, strconv.FormatUint(max(row.Version, order.Position), 10))
 	}

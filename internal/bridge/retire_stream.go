@@ -39,6 +39,7 @@ func (p *session) drop(s *stream) {
 		}
 	}
 	p.streams = left
+	p.refusals.Add(-int64(len(s.refused.tries)))
 	s.metrics.drop()
 	p.pasts.forget(s.name)
 }
@@ -116,6 +117,15 @@ func (p *session) retire(ctx context.Context, s *stream, reason reasonOf, why st
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
+	for s.lacks() { // the stream is not read, and does not try them again itself
+		if err := pause.For(ctx, refusedDelay); err != nil {
+			return err
+		}
+		s.deleteAll(reason)
+		if err := s.tracker.Await(ctx); err != nil {
+			return err
+		}
+	}
 	if err := p.save(ctx); err != nil { // no mark may pass what the stream has published
 		return err
 	}
@@ -130,6 +140,7 @@ func (p *session) retire(ctx context.Context, s *stream, reason reasonOf, why st
 func (s *stream) deleteAll(reason reasonOf) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.acceptAll()
 	now := time.Now()
 	position := numeric(s.position())
 	for key, row := range s.ledger.Rows() {

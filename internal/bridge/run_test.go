@@ -216,6 +216,7 @@ func TestRun_ends_at_once_while_the_API_server_is_away(t *testing.T) {
 
 func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t *testing.T) {
 	log, r, s := startNew(t, nil)
+	r.refusals.Store(maxRefused)
 	log.refuse = func(*sink.Message) bool { return true }
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	must.Happen(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })

@@ -60,6 +60,8 @@ type session struct {
 	state *checkpoint.State
 	// term is the pipeline's.
 	term *int64
+	// refusals counts the objects that are recorded as refused.
+	refusals atomic.Int64
 	// epochs are the pipeline's.
 	epochs *epochs
 	// counted: the loss of the log for which the session before ended is counted.

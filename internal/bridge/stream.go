@@ -65,10 +65,11 @@ type stream struct {
 	again      chan source.Why
 	distrusted bool
 	// left are the namespaces of what was to be deleted when the stream began to retire; nil if it does not.
-	left   map[string]struct{}
-	resync resyncs
-	past   *diary
-	flow   flow
+	left    map[string]struct{}
+	refused refusals
+	resync  resyncs
+	past    *diary
+	flow    flow
 	// often is for saying what may be true of every event.
 	often often
 }
@@ -102,6 +103,9 @@ func (s *stream) Deliver(c source.Change) {
 	if listed {
 		s.ledger.Seen(key)
 		c.Reason = s.listing
+	}
+	if t := s.refused.tries[key]; t != nil && !listed {
+		t.version = c.ResourceVersion
 	}
 	s.compare(&c, last, listed)
 	if s.leaves(&c, last) {
@@ -145,7 +149,9 @@ func (s *stream) compare(c *source.Change, last *sequence.Row, listed bool) {
 	if !listed || last != nil && last.Version > s.listingAt { // a list behind a gap may be older than what was published
 		return
 	}
-	if order := s.order(); order.Listed(objectOf(c.UID, c.Version, c.Body.Bytes(), last), last) == "" {
+	object := objectOf(c.UID, c.Version, c.Body.Bytes(), last)
+	_, object.Pending = s.refused.tries[c.Key()]
+	if order := s.order(); order.Listed(object, last) == "" {
 		return
 	}
 	logged := s.position()
@@ -287,7 +293,7 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 		return false
 	case len(events) == 2 && !lostFromLog(&row): // else the log has nothing that could end
 		first := s.end(o.key, &row, events[0], d.Reason, d.Seen)
-		first.Listed = d.Listed
+		first.Listed, first.precedes = d.Listed, true
 		o.pending = slices.Insert(o.pending, 0, *d)
 		o.attempt.delta, o.attempt.rejected = first, nil
 		return true

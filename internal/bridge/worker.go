@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -251,6 +252,7 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	}
 	s.mu.Lock()
 	if place != nil {
+		s.accept(o.key)
 		a.delta.rejected = a.rejected != nil
 		s.remember(o.key, &a.delta, *place)
 	}
@@ -382,7 +384,8 @@ func (p *session) seek(ctx context.Context, o *object) bool {
 }
 
 // refused puts a rejection in the place of an event that the broker will never take. Where it takes not even that, the
-// object waits and its stream's position with it, in sight of metrics and log.
+// object is recorded and tried again later. Where too many are, it waits, and its stream's position with it, in sight of
+// metrics and log.
 func (p *session) refused(o *object, err error) {
 	a, s := &o.attempt, o.stream
 	if s.separable(a, err) {
@@ -413,11 +416,35 @@ func (p *session) refused(o *object, err error) {
 	s.often.refused.Do(func() {
 		p.log.Error("broker refuses the subject", "stream", s.name, "object", o.key, "err", err)
 	})
+	if a.marker == nil && p.setAside(o, err) {
+		return
+	}
 	if !a.blocked {
 		a.blocked = true
 		p.broker.blocked(err)
 	}
 	p.again(o, refusedDelay)
+}
+
+// setAside ends the attempt of an object that is recorded as refused; false if no more may be.
+func (p *session) setAside(o *object, err error) bool {
+	s := o.stream
+	s.mu.Lock()
+	d := &o.attempt.delta
+	ok := s.refuse(o.key, d.ResourceVersion, err)
+	if ok && d.precedes { // what it precedes cannot be told either
+		s.refused.tries[o.key].version = o.pending[0].ResourceVersion
+		s.drop(&o.pending[0].Change)
+		o.pending = slices.Delete(o.pending, 0, 1)
+	}
+	s.mu.Unlock()
+	if ok && o.attempt.delta.repeated {
+		s.resync.leave()
+	}
+	if ok {
+		p.finish(o, nil, sink.Receipt{})
+	}
+	return ok
 }
 
 // RejectedError says that an event cannot be published, and that the pipeline is not to go on without it.

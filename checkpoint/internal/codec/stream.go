@@ -24,6 +24,7 @@ const (
 	streamEntered
 	streamAlone
 	streamFloors
+	streamRefused
 )
 
 // AppendStream appends a stream:
@@ -39,6 +40,7 @@ const (
 //	called                  their number, texts
 //	entered                 text
 //	floors                  their number, and of each the namespace and the position
+//	refused                 their number, texts
 //
 // What follows the flags is there where they say so.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
@@ -89,11 +91,10 @@ func number[N int | int64 | uint64 | sequence.Owes](f *form, n *N) {
 func list[V any](f *form, all *[]V) int {
 	n := len(*all)
 	number(f, &n)
-	if f.d == nil || f.d.bad {
+	if f.d == nil {
 		return n
 	}
-	if n > len(f.d.rest) { // each has a byte at least
-		f.d.bad = true
+	if f.d.bad = f.d.bad || n > len(f.d.rest); f.d.bad { // each has a byte at least
 		return 0
 	}
 	*all = make([]V, n)
@@ -143,6 +144,11 @@ func (f *form) stream(s *checkpoint.Stream) {
 			number(f, &s.Floors[i].Position)
 		}
 	}
+	if flags&streamRefused != 0 {
+		for i := range list(f, &s.Refused) {
+			f.texts(&s.Refused[i])
+		}
+	}
 	if f.d != nil && flags != streamHas(s) {
 		f.d.bad = true // there is one form of each
 	}
@@ -176,6 +182,7 @@ func streamHas(s *checkpoint.Stream) (flags int) {
 		{streamCalled, len(s.Called) > 0},
 		{streamEntered, s.Entered != ""},
 		{streamFloors, len(s.Floors) > 0},
+		{streamRefused, len(s.Refused) > 0},
 	} {
 		if has.is {
 			flags |= has.flag

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+const (
+	// maxRefused is how many objects of a pipeline may be recorded as refused at a time.
+	maxRefused = 1000
+	// maxRefusedDelay is between two tries of an object that the broker has refused for long.
+	maxRefusedDelay = 5 * time.Minute
+)
+
+// refusals are the objects of a stream of which the broker took neither the last event nor a rejection in its place.
+// Their changes are settled, and the stream goes on. Each is read again at the position, less and less often, and what
+// the log lacks of it is published. The stream's mu guards the fields; saved.Refused has the keys.
+type refusals struct {
+	tries map[string]*try
+	// all counts those of the pipeline.
+	all *atomic.Int64
+	// some has something when a first one was recorded.
+	some chan struct{}
+}
+
+// try says when an object is tried again, and how long after that. Version is that of the last change: what the log
+// lacks is read when the position has it.
+type try struct {
+	at      time.Time
+	delay   time.Duration
+	version string
+	err     error
+}
+
+func newRefusals(all *atomic.Int64, keys []string) refusals {
+	r := refusals{tries: map[string]*try{}, all: all, some: make(chan struct{}, 1)}
+	for _, key := range keys {
+		r.tries[key] = &try{delay: refusedDelay} // at once: another process may have been permitted since
+	}
+	all.Add(int64(len(keys)))
+	return r
+}
+
+// refuse records an object; false if the pipeline has as many as it may have. The caller holds mu.
+func (s *stream) refuse(key, version string, err error) bool {
+	if t := s.refused.tries[key]; t != nil {
+		t.version, t.err = version, err
+		return true
+	}
+	if s.refused.all.Add(1) > maxRefused {
+		s.refused.all.Add(-1)
+		return false
+	}
+	s.refused.tries[key] = &try{at: time.Now().Add(refusedDelay), delay: 2 * refusedDelay, version: version, err: err}
+	at, _ := slices.BinarySearch(s.saved.Refused, key)
+	s.saved.Refused = slices.Insert(slices.Clone(s.saved.Refused), at, key) // a commit may have the one before
+	select {
+	case s.refused.some <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// accept takes note that the log has what an object is. The caller holds mu.
+func (s *stream) accept(key string) {
+	if _, ok := s.refused.tries[key]; !ok {
+		return
+	}
+	delete(s.refused.tries, key)
+	s.refused.all.Add(-1)
+	s.saved.Refused = slices.DeleteFunc(slices.Clone(s.saved.Refused), func(k string) bool { return k == key })
+	if len(s.saved.Refused) == 0 {
+		s.saved.Refused = nil
+	}
+}
+
+// acceptAll forgets them all. The caller holds mu.
+func (s *stream) acceptAll() {
+	for _, key := range s.saved.Refused {
+		s.accept(key)
+	}
+}
+
+// lacks reports whether the log lacks the state of an object that was refused.
+func (s *stream) lacks() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.refused.tries) > 0
+}
+
+// retryRefused tries refused objects again until ctx ends.
+func (s *stream) retryRefused(ctx context.Context) {
+	for {
+		var next <-chan time.Time
+		key, at := s.nextRefused()
+		if key != "" {
+			next = time.After(time.Until(at))
+		}
+		select {
+		case <-next:
+			s.retry(ctx, key)
+		case <-s.refused.some:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// nextRefused returns the object that is tried next, and when; an empty key where there is none.
+func (s *stream) nextRefused() (next string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, t := range s.refused.tries {
+		if next == "" || t.at.Before(at) {
+			next, at = key, t.at
+		}
+	}
+	return next, at
+}
+
+// retry publishes what the log lacks of an object, as it was at the position. What is newer comes with the watch. An API
+// server that does not tell is asked again later.
+func (s *stream) retry(ctx context.Context, key string) {
+	position := s.safe()
+	if !s.tries(key, position) {
+		return
+	}
+	at := ident(key, &checkpoint.Row{})
+	item, err := source.ItemAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
+	if err != nil {
+		return
+	}
+	size := 0
+	if item != nil {
+		size = item.Size()
+	}
+	if s.session.budget.acquire(ctx, size, true) != nil {
+		return
+	}
+	now := time.Now()
+	c := source.Change{
+		Op: source.Updated, Ident: at, Reason: source.ReasonRelist, Seen: now, Size: size, Listed: true,
+		Ticket: source.Ticket(s.tracker.Open("", now)),
+	}
+	if item != nil {
+		c.Ident, c.Body, c.Written = item.Ident, item.Body(), encode.Written(item.Bytes())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.refused.tries[key]; t == nil || after(t.version, position) || s.pending[key] != nil || !s.steady() {
+		s.drop(&c)
+		return
+	}
+	s.offer(key, c, item != nil, position)
+}
+
+// tries reports whether an object can be tried again at a position, and says when it is tried next. Where there is no
+// position a list is owed, which has the object.
+func (s *stream) tries(key, position string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.refused.tries[key]
+	if t == nil {
+		return false
+	}
+	t.at, t.delay = time.Now().Add(t.delay), min(2*t.delay, maxRefusedDelay)
+	return position != "" && !after(t.version, position)
+}
+
+// offer queues what the log lacks of an object that does, or does not, exist at a position. The caller holds mu.
+func (s *stream) offer(key string, c source.Change, exists bool, position string) {
+	row, known := s.ledger.Get(key)
+	last, order := lastOf(&row, known), s.order()
+	if exists {
+		c.Epoch, c.Version = s.epoch, s.number(c.ResourceVersion, &row)
+		if s.next(&c, last, true) {
+			s.enqueue(key, delta{Change: c})
+			return
+		}
+	} else if known && row.OwesEnd() {
+		e, _ := order.Missing(last, s.number(position, nil))
+		d := s.end(key, &row, e, c.Reason, c.Seen)
+		if e.Again {
+			d.Again = s.repetition()
+		}
+		d.Ticket, d.Size = c.Ticket, c.Size
+		s.enqueue(key, d)
+		return
+	}
+	s.accept(key)
+	s.drop(&c)
+}

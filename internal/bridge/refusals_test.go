@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+)
+
+// refuse has a log take nothing of objects, not even a rejection.
+func refuse(log readableLog, names ...string) {
+	log.set(func() {
+		log.refuse = func(m *sink.Message) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(m.Subject, "."+name) })
+		}
+	})
+}
+
+func TestRefused_object_holds_up_neither_list_nor_watch_nor_position(t *testing.T) {
+	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
+	for _, name := range []string{"one", "stuck", "two"} {
+		w.put("configmaps", "shop/"+name, "")
+	}
+	refuse(log, "stuck")
+	entry := StreamSpec{Resource: "configmaps"}
+	b := runIn(t, w, log, store, entry)
+	must.Happen(t, "the snapshot", func() bool { return slices.Contains(log.lines(), fmt.Sprint("snapshot-completed ", w.version)) })
+	w.put("configmaps", "shop/one", "a=b")
+	w.put("configmaps", "shop/stuck", "a=b")
+	w.put("configmaps", "shop/two", "a=b")
+	must.Happen(t, "what comes after", func() bool {
+		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "updated shop/two ") })
+	})
+	require.NoError(t, b.stop())
+	saved := store.state.Streams["configmaps.v1"]
+	assert.Equal(t, []string{"shop/stuck"}, saved.Refused)
+	assert.Equal(t, fmt.Sprint(w.version-1), saved.Position, "the watch has not shown that its last version is complete")
+
+	refuse(log)
+	b = runIn(t, w, log, store, entry)
+	must.Happen(t, "the object", func() bool {
+		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "added shop/stuck ") })
+	})
+	require.NoError(t, b.stop())
+	assert.Empty(t, store.state.Streams["configmaps.v1"].Refused)
+}
+
+// Objects are refused for a while, change meanwhile, and are selected and not. In the end a consumer has what exists.
+func TestRefused_objects_are_in_the_log_once_the_broker_takes_them(t *testing.T) {
+	selections := [][]StreamSpec{
+		{{Resource: "configmaps"}},
+		{{Resource: "configmaps", Namespace: "shop"}},
+		{{Resource: "configmaps", LabelSelector: "a=b"}},
+		{{Resource: "configmaps", Namespace: "shop"}, {Resource: "configmaps", Namespace: "bank"}},
+	}
+	for seed := range uint64(testtier.Rounds(10, 40, 400)) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 8))
+			w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
+			places := []string{"shop/one", "shop/two", "bank/three", "bank/four"}
+			change := func() {
+				place := places[random.IntN(len(places))]
+				if _, exists := w.at("configmaps", w.version)[place]; exists && random.IntN(3) == 0 {
+					w.remove("configmaps", place)
+					return
+				}
+				w.put("configmaps", place, []string{"a=b", "a=c"}[random.IntN(2)])
+			}
+			entries := selections[0]
+			for range 5 {
+				var refused []string
+				for _, place := range places {
+					if random.IntN(3) == 0 {
+						_, name, _ := strings.Cut(place, "/")
+						refused = append(refused, name)
+					}
+				}
+				refuse(log, refused...)
+				if random.IntN(2) == 0 {
+					entries = selections[random.IntN(len(selections))]
+				}
+				b := runIn(t, w, log, store, slices.Clone(entries)...)
+				for range random.IntN(10) {
+					change()
+					if random.IntN(3) == 0 {
+						b.settles(t)
+					}
+				}
+				require.NoError(t, b.stop())
+				change()
+			}
+			refuse(log)
+			b := runIn(t, w, log, store, slices.Clone(entries)...)
+			c := newConsumer("held", false)
+			must.Succeed(t, "what exists", func() error {
+				c.read(log.fakeLog, len(log.lines()))
+				if held, want := c.versions(), w.selected(entries); !slices.Equal(held, want) {
+					return fmt.Errorf("held is %v, want %v; the log has\n%s", held, want, strings.Join(log.lines(), "\n"))
+				}
+				return nil
+			})
+			require.NoError(t, b.stop())
+		})
+	}
+}
+
+// settles waits until all that was read is settled.
+func (b *bridge) settles(t *testing.T) {
+	t.Helper()
+	must.Succeed(t, "an end of what is under way", func() error {
+		open := b.session(t).opened()
+		for _, s := range open {
+			if n := s.tracker.Pending(); n > 0 {
+				return fmt.Errorf("stream %s has %d pending, retiring %v", s.name, n, s.saved.Retiring)
+			}
+		}
+		if len(open) == 0 {
+			return errors.New("no stream is open")
+		}
+		return nil
+	})
+}
