@@ -22,7 +22,7 @@ type Metrics struct {
 	histories, losses, audits, differences, filtered, filterErrors, oversized *prometheus.CounterVec
 	resyncs, unknownOlds, foreign                                             *prometheus.CounterVec
 	publishSeconds, deliverySeconds                                           *prometheus.HistogramVec
-	oldest, buffered, limit, events, depth, age, ready                        *prometheus.Desc
+	oldest, buffered, limit, events, depth, refused, age, ready               *prometheus.Desc
 	ledger, streams, olds, oldBytes, ended                                    *prometheus.Desc
 
 	mu        sync.Mutex
@@ -60,6 +60,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		limit:           metric.NewDesc("buffer_limit_bytes"),
 		events:          metric.NewDesc("buffered_events"),
 		depth:           metric.NewDesc("queue_depth"),
+		refused:         metric.NewDesc("refused_objects"),
 		age:             metric.NewDesc("checkpoint_age_seconds"),
 		ready:           metric.NewDesc("broker_ready"),
 		ledger:          metric.NewDesc("ledger_objects"),
@@ -89,7 +90,7 @@ func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.limit, m.events, m.depth, m.age, m.ready, m.ledger, m.streams, m.olds, m.oldBytes, m.ended} {
+	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.limit, m.events, m.depth, m.refused, m.age, m.ready, m.ledger, m.streams, m.olds, m.oldBytes, m.ended} {
 		ch <- d
 	}
 }
@@ -114,6 +115,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.ready, metric.Truth(p.takes()), p.name)
 		gauge(m.events, float64(p.budget.count.Load()), p.name)
 		gauge(m.depth, float64(p.queue.Len()), p.name)
+		gauge(m.refused, float64(p.refusals.Load()), p.name)
 		if at := p.saved.Load(); at != 0 {
 			gauge(m.age, time.Since(time.Unix(0, at)).Seconds(), p.name)
 		}

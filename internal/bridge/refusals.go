@@ -96,6 +96,18 @@ func (s *stream) lacks() bool {
 	return len(s.refused.tries) > 0
 }
 
+// refusals returns how many objects are recorded, and the first of those whose reason is known.
+func (s *stream) refusals() (n int, first Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range s.saved.Refused {
+		if err := s.refused.tries[key].err; err != nil {
+			return len(s.saved.Refused), Refusal{key, err}
+		}
+	}
+	return len(s.saved.Refused), Refusal{}
+}
+
 // retryRefused tries refused objects again until ctx ends.
 func (s *stream) retryRefused(ctx context.Context) {
 	for {

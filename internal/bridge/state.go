@@ -79,10 +79,19 @@ type StreamState struct {
 	Published int64
 	PerSecond float64
 	LastEvent time.Time
+	// Refused is of how many objects the broker takes nothing, Refusal one of them with the reason.
+	Refused int
+	Refusal Refusal
 	// Unsettled is how long the oldest change that is not settled has been known; zero where all are.
 	Unsettled time.Duration
 	Position  string
 	Past      Past
+}
+
+// Refusal is why the broker takes nothing of an object; the zero Refusal is none.
+type Refusal struct {
+	Object string
+	Err    error
 }
 
 // State returns how the pipeline is doing.
@@ -182,6 +191,7 @@ func (s *stream) now(now time.Time) StreamState {
 	total := s.metrics.total()
 	st.Published, st.PerSecond, st.LastEvent = int64(total), s.flow.perSecond(total, now), s.flow.last()
 	st.Degraded = s.status.degraded() != ""
+	st.Refused, st.Refusal = s.refusals()
 	t := s.status
 	t.mu.Lock()
 	defer t.mu.Unlock()

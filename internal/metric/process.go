@@ -52,6 +52,11 @@ func pipelines() []Metric {
 			Look: "Above 0 while little is buffered: the processor is what is missing.",
 		},
 		{
+			Name: "refused_objects", Type: Gauge, Labels: each,
+			Help: "Objects of which the broker takes neither the last event nor a rejection in its place. They are tried again.",
+			Look: "More than 0: the broker does not permit their subjects or topics. At 1,000 the pipeline waits.",
+		},
+		{
 			Name: "checkpoint_age_seconds", Type: Gauge, Labels: each,
 			Help: "Time since the last commit of the checkpoint.",
 			Look: "A second or two, or half a minute where nothing happens. A restart repeats the reading of as much.",

@@ -108,7 +108,7 @@ func lossAlerts() []Alert {
 			Name: "KubeEventbridgeRefused", Severity: warning,
 			Expr:        happened(byStream, "kube_eventbridge_publish_failures_total", "15m"),
 			Summary:     "Events of {{ $labels.stream }} in pipeline {{ $labels.pipeline }} were refused by the broker for good.",
-			Description: "In the place of each stands a rejected event, which says why.",
+			Description: "In the place of each stands a rejected event, which says why. `kube_eventbridge_refused_objects` counts the objects of which the broker takes not even that.",
 		},
 		{
 			Name: "KubeEventbridgeGap", Severity: info,

@@ -5,6 +5,7 @@ package status
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -261,7 +262,7 @@ func (b *builder) rest(st *bridge.State, p *Pipeline) {
 func (b *builder) stream(p *bridge.State, st *bridge.StreamState) Stream {
 	s := Stream{
 		Name: st.Name, Resource: st.Name, Namespace: st.Namespace, LabelSelector: st.LabelSelector, FieldSelector: st.FieldSelector,
-		State: stateOf(st), Since: utc(st.Since), Objects: st.Objects, PublishedTotal: st.Published, EventsPerSecond: rounded(st.PerSecond),
+		State: stateOf(st), Since: utc(st.Since), Objects: st.Objects, RefusedObjects: st.Refused, PublishedTotal: st.Published, EventsPerSecond: rounded(st.PerSecond),
 		LastEventAt: utc(st.LastEvent), OldestUnsettledSeconds: seconds(st.Unsettled), Position: st.Position,
 	}
 	if st.Namespace != "" {
@@ -281,8 +282,21 @@ func (b *builder) stream(p *bridge.State, st *bridge.StreamState) Stream {
 			Text: "changes that are not in the log for more than half a minute",
 		})
 	}
+	if st.Refused > 0 {
+		of.Severity, of.Kind, of.Since, of.Text = Warning, SubjectRefused, time.Time{}, refused(st)
+		b.counted(of)
+	}
 	b.past(&s, of, &st.Past)
 	return s
+}
+
+// refused tells of objects of which the broker takes nothing.
+func refused(st *bridge.StreamState) string {
+	text := fmt.Sprintf("the broker takes nothing of %d objects; the others go on", st.Refused)
+	if st.Refusal.Err != nil {
+		text += ", such as " + inert.Line(st.Refusal.Object) + ": " + inert.Line(st.Refusal.Err.Error())
+	}
+	return text
 }
 
 // past tells what happened to a stream last; of says whose it is.

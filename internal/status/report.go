@@ -196,8 +196,10 @@ type Stream struct {
 	// State is starting, listing, watching, waiting or degraded, Since when.
 	State StreamState `json:"state"`
 	Since time.Time   `json:"since,omitzero"`
-	// Objects are those that the log has as existing.
-	Objects int `json:"objects"`
+	// Objects are those that the log has as existing. Of RefusedObjects the broker takes nothing; absent where there are
+	// none.
+	Objects        int `json:"objects"`
+	RefusedObjects int `json:"refusedObjects,omitempty"`
 	// PublishedTotal counts events that the broker has acknowledged since the process started, EventsPerSecond is of the last ten seconds or so, and
 	// LastEventAt when the last one was, to about a second; absent where there was none since the stream was opened.
 	PublishedTotal  int64     `json:"publishedTotal"`
