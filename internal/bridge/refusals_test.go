@@ -56,6 +56,44 @@ func TestRefused_object_holds_up_neither_list_nor_watch_nor_position(t *testing.
 	assert.Empty(t, store.state.Streams["configmaps.v1"].Refused)
 }
 
+// The end of an object that is not selected any more is refused. Its stream stays until the log has it.
+func TestRefused_end_is_told_by_a_stream_that_retires(t *testing.T) {
+	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
+	w.put("configmaps", "shop/one", "")
+	w.put("configmaps", "bank/stuck", "")
+	all, shop := StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "configmaps", Namespace: "shop"}
+	b := runIn(t, w, log, store, all)
+	begun(t, b, log.fakeLog, []StreamSpec{all})
+	require.NoError(t, b.stop())
+	refuse(log, "stuck")
+	b = runIn(t, w, log, store, shop)
+	must.Happen(t, "the refusal", func() bool {
+		return slices.ContainsFunc(b.session(t).opened(), func(s *stream) bool { return s.lacks() })
+	})
+	require.NoError(t, b.stop())
+	refuse(log)
+	b = runIn(t, w, log, store, shop)
+	must.Happen(t, "the end", func() bool { return slices.Equal(alive(log.fakeLog), []string{"shop/one 2"}) })
+	require.NoError(t, b.stop())
+}
+
+// The object exists, has no row, and is older than the position: nothing else tells that the log lacks it.
+func TestRefused_objects_are_handed_over(t *testing.T) {
+	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
+	w.put("configmaps", "shop/stuck", "")
+	w.put("configmaps", "bank/stuck", "")
+	refuse(log, "stuck")
+	all := StreamSpec{Resource: "configmaps"}
+	b := runIn(t, w, log, store, all)
+	begun(t, b, log.fakeLog, []StreamSpec{all})
+	require.NoError(t, b.stop())
+	narrow := StreamSpec{Resource: "configmaps", Namespace: "shop"}
+	b = runIn(t, w, log, store, narrow)
+	b.watches(t, "configmaps.v1/shop")
+	require.NoError(t, b.stop())
+	assert.Equal(t, []string{"shop/stuck"}, store.state.Streams["configmaps.v1/shop"].Refused)
+}
+
 // Objects are refused for a while, change meanwhile, and are selected and not. In the end a consumer has what exists.
 func TestRefused_objects_are_in_the_log_once_the_broker_takes_them(t *testing.T) {
 	selections := [][]StreamSpec{
