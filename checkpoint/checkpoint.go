@@ -94,15 +94,22 @@ type Stream struct {
 	Entered string
 	// Retiring says that the stream ends: everything that it has is being deleted in the log, under Epoch.
 	Retiring bool
-	// Refused are the keys of objects, in their order, of which the broker took neither the last event nor a rejection in
+	// Refused are objects, in the order of their keys, of which the broker took neither the last event nor a rejection in
 	// its place. Their rows are of what the log has. The position does not wait for them.
-	Refused []string
+	Refused []Refused
 	// Replay says that the stream was rewound: what is watched again is published again.
 	Replay Replay
 }
 
 // Equal reports whether the store has nothing to change.
 func (s *Stream) Equal(o *Stream) bool { return reflect.DeepEqual(s, o) }
+
+// Refused is an object of which the broker takes nothing.
+type Refused struct {
+	Key string
+	// Changes is how many are in no event.
+	Changes int
+}
 
 // Replay is what was asked for to be published again. The zero Replay is nothing.
 type Replay struct {

@@ -84,3 +84,39 @@ func TestOperations_a_password_is_rotated(t *testing.T) {
 	mustBeUnique(t, r.awaitStory("default/waits", "added"))
 	b.stop()
 }
+
+// The broker permits an object's subject to nobody, not even for a rejection. Everything else goes on, across a kill, and
+// the object follows when it is permitted.
+func TestBridge_goes_on_without_an_object_whose_subject_is_forbidden(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "[]")
+	forbidden := []string{"k8s.*.core.configmaps.default.forbidden"}
+	guarded := rig.NATSForTest(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "bridge", Password: "pw", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: forbidden}}},
+			{Username: "reader", Password: "pw"},
+		}
+	})
+	file := filepath.Join(r.dir, "password")
+	require.NoError(t, os.WriteFile(file, []byte("pw"), 0o600))
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", guarded.URL(), file))
+	r.configMap("default", "forbidden", nil)
+	b := r.runReady()
+	r.js = guarded.Connect(t, nats.UserInfo("reader", "pw"))
+	r.configMap("default", "permitted", nil)
+	r.awaitStory("default/permitted", "added")
+	r.poll("the status to name the object", func() (bool, string) {
+		_, said := r.status("/api/status")
+		return strings.Contains(said, "default/forbidden"), said
+	})
+	b.kill()
+	r.patch("default", "forbidden", `{"data":{"a":"b"}}`)
+	b = r.runReady()
+	r.configMap("default", "later", nil)
+	r.awaitStory("default/later", "added")
+	require.Empty(t, story(r.entries(), "default/forbidden"))
+	forbidden = nil
+	require.NoError(t, guarded.Reload())
+	mustBeUnique(t, r.awaitStory("default/forbidden", "added"))
+	b.stop()
+}

@@ -156,17 +156,17 @@ func (p *session) successor(
 		if numeric(saved.Replay.To) > numeric(to.Replay.To) {
 			to.Replay = saved.Replay
 		}
-		for _, key := range saved.Refused {
-			if id := ident(key, &checkpoint.Row{}); a.Stream.Namespace == "" || a.Stream.Namespace == id.Namespace {
-				to.Refused = append(to.Refused, key)
+		for _, o := range saved.Refused {
+			if id := ident(o.Key, &checkpoint.Row{}); a.Stream.Namespace == "" || a.Stream.Namespace == id.Namespace {
+				to.Refused = append(to.Refused, o)
 			}
 		}
 		if at.Namespace == a.Stream.Namespace {
 			to.Entered = cmp.Or(to.Entered, saved.Entered)
 		}
 	}
-	slices.Sort(to.Refused)
-	to.Refused = slices.Compact(to.Refused)
+	slices.SortFunc(to.Refused, func(a, b checkpoint.Refused) int { return byKey(a, b.Key) })
+	to.Refused = slices.CompactFunc(to.Refused, func(a, b checkpoint.Refused) bool { return a.Key == b.Key })
 	next := sequence.TakeOver(order, namespaces)
 	next.Resume(newest(rows))
 	if !a.Same {

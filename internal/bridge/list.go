@@ -41,6 +41,9 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	// What is published of a list is looked for after a crash only in streams that the store knows, and no watch goes on behind a part of it.
 	if p.Kind == source.Gap {
 		s.owe(p)
+		if err := s.tracker.Await(ctx); err != nil { // a refused object may have been tried again meanwhile
+			return err
+		}
 	}
 	if err := s.numberRepair(ctx); err != nil {
 		return err

@@ -170,6 +170,7 @@ func (o *object) take() {
 		return
 	}
 	o.attempt = attempt{active: true, delta: o.pending[0]}
+	o.stream.carry(o.key, &o.attempt.delta)
 	n := copy(o.pending, o.pending[1:])
 	o.pending[n] = delta{}
 	o.pending = o.pending[:n]

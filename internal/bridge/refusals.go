@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,7 @@ const (
 
 // refusals are the objects of a stream of which the broker took neither the last event nor a rejection in its place.
 // Their changes are settled, and the stream goes on. Each is read again at the position, less and less often, and what
-// the log lacks of it is published. The stream's mu guards the fields; saved.Refused has the keys.
+// the log lacks of it is published, as one event that stands for all changes since. The stream's mu guards the fields.
 type refusals struct {
 	tries map[string]*try
 	// all counts those of the pipeline.
@@ -32,41 +33,64 @@ type refusals struct {
 }
 
 // try says when an object is tried again, and how long after that. Version is that of the last change: what the log
-// lacks is read when the position has it.
+// lacks is read when the position has it. Changes is how many are in no event, and not under way.
 type try struct {
 	at      time.Time
 	delay   time.Duration
 	version string
+	changes int
 	err     error
 }
 
-func newRefusals(all *atomic.Int64, keys []string) refusals {
+func newRefusals(all *atomic.Int64, refused []checkpoint.Refused) refusals {
 	r := refusals{tries: map[string]*try{}, all: all, some: make(chan struct{}, 1)}
-	for _, key := range keys {
-		r.tries[key] = &try{delay: refusedDelay} // at once: another process may have been permitted since
+	for _, o := range refused {
+		r.tries[o.Key] = &try{delay: refusedDelay, changes: o.Changes} // at once: another process may have been permitted since
 	}
-	all.Add(int64(len(keys)))
+	all.Add(int64(len(refused)))
 	return r
 }
 
-// refuse records an object; false if the pipeline has as many as it may have. The caller holds mu.
-func (s *stream) refuse(key, version string, err error) bool {
-	if t := s.refused.tries[key]; t != nil {
-		t.version, t.err = version, err
-		return true
+// refuse records what was refused of an object; false if the pipeline has as many objects as it may have. The caller
+// holds mu.
+func (s *stream) refuse(key string, d *delta, err error) bool {
+	t := s.refused.tries[key]
+	if t == nil {
+		if s.refused.all.Add(1) > maxRefused {
+			s.refused.all.Add(-1)
+			return false
+		}
+		t = &try{at: time.Now().Add(refusedDelay), delay: 2 * refusedDelay}
+		s.refused.tries[key] = t
+		select {
+		case s.refused.some <- struct{}{}:
+		default:
+		}
 	}
-	if s.refused.all.Add(1) > maxRefused {
-		s.refused.all.Add(-1)
-		return false
+	t.version, t.changes, t.err = d.ResourceVersion, t.changes+count(d), err
+	at, there := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
+	saved := slices.Clone(s.saved.Refused) // a commit may have the one before
+	if !there {
+		saved = slices.Insert(saved, at, checkpoint.Refused{Key: key})
 	}
-	s.refused.tries[key] = &try{at: time.Now().Add(refusedDelay), delay: 2 * refusedDelay, version: version, err: err}
-	at, _ := slices.BinarySearch(s.saved.Refused, key)
-	s.saved.Refused = slices.Insert(slices.Clone(s.saved.Refused), at, key) // a commit may have the one before
-	select {
-	case s.refused.some <- struct{}{}:
-	default:
-	}
+	saved[at].Changes = t.changes
+	s.saved.Refused = saved
 	return true
+}
+
+func byKey(o checkpoint.Refused, key string) int { return strings.Compare(o.Key, key) }
+
+// carry has a change stand for those too that were refused of its object before. What is listed is their outcome, and no
+// change of its own. The caller holds mu.
+func (s *stream) carry(key string, d *delta) {
+	t := s.refused.tries[key]
+	if t == nil || t.changes == 0 {
+		return
+	}
+	if !d.Listed {
+		t.changes += count(d)
+	}
+	d.Count, t.changes = t.changes, 0
 }
 
 // accept takes note that the log has what an object is. The caller holds mu.
@@ -76,7 +100,7 @@ func (s *stream) accept(key string) {
 	}
 	delete(s.refused.tries, key)
 	s.refused.all.Add(-1)
-	s.saved.Refused = slices.DeleteFunc(slices.Clone(s.saved.Refused), func(k string) bool { return k == key })
+	s.saved.Refused = slices.DeleteFunc(slices.Clone(s.saved.Refused), func(o checkpoint.Refused) bool { return o.Key == key })
 	if len(s.saved.Refused) == 0 {
 		s.saved.Refused = nil
 	}
@@ -84,8 +108,8 @@ func (s *stream) accept(key string) {
 
 // acceptAll forgets them all. The caller holds mu.
 func (s *stream) acceptAll() {
-	for _, key := range s.saved.Refused {
-		s.accept(key)
+	for _, o := range s.saved.Refused {
+		s.accept(o.Key)
 	}
 }
 
@@ -100,9 +124,9 @@ func (s *stream) lacks() bool {
 func (s *stream) refusals() (n int, first Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, key := range s.saved.Refused {
-		if err := s.refused.tries[key].err; err != nil {
-			return len(s.saved.Refused), Refusal{key, err}
+	for _, o := range s.saved.Refused {
+		if err := s.refused.tries[o.Key].err; err != nil {
+			return len(s.saved.Refused), Refusal{o.Key, err}
 		}
 	}
 	return len(s.saved.Refused), Refusal{}
@@ -184,7 +208,7 @@ func (s *stream) tries(key, position string) bool {
 		return false
 	}
 	t.at, t.delay = time.Now().Add(t.delay), min(2*t.delay, maxRefusedDelay)
-	return position != "" && !after(t.version, position)
+	return position != ""
 }
 
 // offer queues what the log lacks of an object that does, or does not, exist at a position. The caller holds mu.
@@ -203,7 +227,7 @@ func (s *stream) offer(key string, c source.Change, exists bool, position string
 		if e.Again {
 			d.Again = s.repetition()
 		}
-		d.Ticket, d.Size = c.Ticket, c.Size
+		d.Ticket, d.Size, d.Listed = c.Ticket, c.Size, true
 		s.enqueue(key, d)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -44,7 +45,7 @@ func TestRefused_object_holds_up_neither_list_nor_watch_nor_position(t *testing.
 	})
 	require.NoError(t, b.stop())
 	saved := store.state.Streams["configmaps.v1"]
-	assert.Equal(t, []string{"shop/stuck"}, saved.Refused)
+	assert.Equal(t, []checkpoint.Refused{{Key: "shop/stuck", Changes: 2}}, saved.Refused)
 	assert.Equal(t, fmt.Sprint(w.version-1), saved.Position, "the watch has not shown that its last version is complete")
 
 	refuse(log)
@@ -54,6 +55,7 @@ func TestRefused_object_holds_up_neither_list_nor_watch_nor_position(t *testing.
 	})
 	require.NoError(t, b.stop())
 	assert.Empty(t, store.state.Streams["configmaps.v1"].Refused)
+	assert.Equal(t, "2", attribute(&log.log[len(log.log)-1], "sampledrate"), "the event stands for both changes")
 }
 
 // The end of an object that is not selected any more is refused. Its stream stays until the log has it.
@@ -77,21 +79,20 @@ func TestRefused_end_is_told_by_a_stream_that_retires(t *testing.T) {
 	require.NoError(t, b.stop())
 }
 
-// The object exists, has no row, and is older than the position: nothing else tells that the log lacks it.
+// The version that is read changes, which nothing is listed for: nothing else tells that the log lacks the object.
 func TestRefused_objects_are_handed_over(t *testing.T) {
-	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
-	w.put("configmaps", "shop/stuck", "")
-	w.put("configmaps", "bank/stuck", "")
+	w, log, store := newWorld(t, "widgets.v1beta1.x", "widgets.v1.x"), newReadableLog(), &memoryStore{}
+	w.put("widgets.x", "shop/one", "")
+	w.put("widgets.x", "shop/stuck", "")
 	refuse(log, "stuck")
-	all := StreamSpec{Resource: "configmaps"}
-	b := runIn(t, w, log, store, all)
-	begun(t, b, log.fakeLog, []StreamSpec{all})
+	b := runIn(t, w, log, store, StreamSpec{Resource: "widgets.v1beta1.x"})
+	must.Happen(t, "the list", func() bool { return len(log.lines()) == 3 })
+	b.watches(t, b.only(t).name)
 	require.NoError(t, b.stop())
-	narrow := StreamSpec{Resource: "configmaps", Namespace: "shop"}
-	b = runIn(t, w, log, store, narrow)
-	b.watches(t, "configmaps.v1/shop")
+	refuse(log)
+	b = runIn(t, w, log, store, StreamSpec{Resource: "widgets.v1.x"})
+	must.Happen(t, "the object", func() bool { return slices.Equal(news(log.fakeLog, 3), []string{"added shop/stuck 3 relist"}) })
 	require.NoError(t, b.stop())
-	assert.Equal(t, []string{"shop/stuck"}, store.state.Streams["configmaps.v1/shop"].Refused)
 }
 
 // Objects are refused for a while, change meanwhile, and are selected and not. In the end a consumer has what exists.

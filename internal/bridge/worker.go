@@ -426,15 +426,17 @@ func (p *session) refused(o *object, err error) {
 	p.again(o, refusedDelay)
 }
 
-// setAside ends the attempt of an object that is recorded as refused; false if no more may be.
+// setAside ends the attempt of an object that is recorded as refused; false if no more may be. What the log has already
+// need not be recorded.
 func (p *session) setAside(o *object, err error) bool {
-	s := o.stream
+	s, d := o.stream, &o.attempt.delta
 	s.mu.Lock()
-	d := &o.attempt.delta
-	ok := s.refuse(o.key, d.ResourceVersion, err)
-	if ok && d.precedes { // what it precedes cannot be told either
-		s.refused.tries[o.key].version = o.pending[0].ResourceVersion
-		s.drop(&o.pending[0].Change)
+	if d.precedes { // what it precedes cannot be told either
+		d = &o.pending[0]
+	}
+	ok := d.repeated || s.refuse(o.key, d, err)
+	if ok && o.attempt.delta.precedes {
+		s.drop(&d.Change)
 		o.pending = slices.Delete(o.pending, 0, 1)
 	}
 	s.mu.Unlock()

@@ -26,7 +26,7 @@ var streams = map[string]checkpoint.Stream{
 		Unannounced: checkpoint.Snapshot{ResourceVersion: "17", Objects: 1 << 40}, Announced: "snapshot.17",
 		Resynced: 1_764_000_000, ResyncDue: true, Retiring: true,
 		Kind: "Pod", Namespaced: true, Called: []string{"po", "pods"}, Entered: "9",
-		Refused: []string{"a/b", "c"},
+		Refused: []checkpoint.Refused{{Key: "a/b", Changes: 1}, {Key: "c", Changes: 1 << 40}},
 		Floors:  []sequence.Floor{{Namespace: "a", Position: 5}, {Position: 1 << 60}},
 		Replay:  checkpoint.Replay{To: "99", Number: 1_764_000_003},
 	},
@@ -231,7 +231,7 @@ func TestBytes_are_those_that_stores_have(t *testing.T) {
 		want string
 	}{
 		"a stream": {
-			AppendStream(nil, &stream), "01780178070707ff7f040178017801780178070178070178070178070178010178017801017807010178",
+			AppendStream(nil, &stream), "01780178070707ff7f04017801780178017807017807017807017807017801017801780101780701017807",
 		},
 		"a stream of nothing": {AppendStream(nil, &checkpoint.Stream{}), "000000000000"},
 		"a log":               {AppendLog(nil, &log), "0178020707ac028080808080200107070107017807070701"},

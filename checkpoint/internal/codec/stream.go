@@ -40,7 +40,7 @@ const (
 //	called                  their number, texts
 //	entered                 text
 //	floors                  their number, and of each the namespace and the position
-//	refused                 their number, texts
+//	refused                 their number, and of each the key and the changes
 //
 // What follows the flags is there where they say so.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
@@ -146,7 +146,8 @@ func (f *form) stream(s *checkpoint.Stream) {
 	}
 	if flags&streamRefused != 0 {
 		for i := range list(f, &s.Refused) {
-			f.texts(&s.Refused[i])
+			f.texts(&s.Refused[i].Key)
+			number(f, &s.Refused[i].Changes)
 		}
 	}
 	if f.d != nil && flags != streamHas(s) {
