@@ -79,6 +79,51 @@ func TestRefused_end_is_told_by_a_stream_that_retires(t *testing.T) {
 	require.NoError(t, b.stop())
 }
 
+func TestRefused_end_is_told_once_the_broker_takes_it(t *testing.T) {
+	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
+	w.put("configmaps", "shop/one", "")
+	w.put("configmaps", "shop/stuck", "")
+	entry := StreamSpec{Resource: "configmaps"}
+	b := runIn(t, w, log, store, entry)
+	begun(t, b, log.fakeLog, []StreamSpec{entry})
+	refuse(log, "stuck")
+	w.remove("configmaps", "shop/stuck")
+	must.Happen(t, "the refusal", b.only(t).lacks)
+	w.put("configmaps", "shop/one", "a=b") // the position passes the end
+	must.Happen(t, "what comes after", func() bool { return slices.Contains(alive(log.fakeLog), "shop/one 5") })
+	require.NoError(t, b.stop())
+	refuse(log)
+	b = runIn(t, w, log, store, entry)
+	must.Happen(t, "the end", func() bool { return slices.Equal(alive(log.fakeLog), []string{"shop/one 5"}) })
+	assert.Zero(t, strings.Count(strings.Join(log.lines(), "\n"), "gap"), "an audit has found it")
+	require.NoError(t, b.stop())
+}
+
+// The object ends, which nobody is told of who never had it. The position has not got there when it is tried again.
+func TestRefused_object_is_not_read_from_before_what_a_watch_has_shown(t *testing.T) {
+	w, log := newWorld(t, "configmaps.v1"), newReadableLog()
+	w.put("configmaps", "shop/one", "")
+	w.put("configmaps", "shop/stuck", "")
+	refuse(log, "stuck")
+	entry := StreamSpec{Resource: "configmaps"}
+	b := runIn(t, w, log, &memoryStore{}, entry)
+	b.watches(t, b.only(t).name)
+	s := b.only(t)
+	must.Happen(t, "the refusal", s.lacks)
+	ticket := must.Get(s.Admit(t.Context(), fmt.Sprint(w.version+1), 1))(t)
+	w.remove("configmaps", "shop/stuck")
+	w.put("configmaps", "shop/one", "a=b")
+	must.Happen(t, "what comes after", func() bool {
+		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "updated shop/one ") })
+	})
+	refuse(log)
+	s.retry(t.Context(), "shop/stuck")
+	must.Happen(t, "an end of what is under way", func() bool { return b.session(t).busy.count() == 0 })
+	assert.Equal(t, []string{"shop/one 5"}, alive(log.fakeLog))
+	s.tracker.Settle(uint64(ticket))
+	require.NoError(t, b.stop())
+}
+
 // The version that is read changes, which nothing is listed for: nothing else tells that the log lacks the object.
 func TestRefused_objects_are_handed_over(t *testing.T) {
 	w, log, store := newWorld(t, "widgets.v1beta1.x", "widgets.v1.x"), newReadableLog(), &memoryStore{}
