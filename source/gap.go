@@ -156,7 +156,7 @@ type difference struct{ published, end Ident }
 
 // differences compares what was published with the list at a version, of which it reads metadata only. Of what does not differ it holds
 // two hashes each.
-func (w *wire) differences(ctx context.Context, version string, known iter.Seq[Ident]) ([]difference, error) {
+func (w *wire) differences(ctx context.Context, version string, known iter.Seq2[Ident, bool]) ([]difference, error) {
 	c := comparison{seed: maphash.MakeSeed(), published: map[uint64]uint64{}, found: map[uint64]int{}}
 	for id := range known {
 		c.published[c.key(id)] = c.state(id)
@@ -207,7 +207,7 @@ func (c *comparison) item(id Ident) {
 }
 
 // result adds what was published of the objects that differ, as it is by now, and the objects that were not found.
-func (c *comparison) result(known iter.Seq[Ident]) []difference {
+func (c *comparison) result(known iter.Seq2[Ident, bool]) []difference {
 	for id := range known {
 		key := c.key(id)
 		if _, left := c.published[key]; !left {

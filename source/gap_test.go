@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -318,7 +317,7 @@ func TestComparison_holds_only_what_differs(t *testing.T) {
 		c.item(id)
 	}
 	published[4] = known("moved", "u-m", 9) // published meanwhile
-	got := c.result(slices.Values(published))
+	got := c.result(allCurrent(published))
 	want := []difference{
 		{published: known("newer", "u-n", 3), end: known("newer", "u-n", 7)},
 		{published: known("replaced", "u-1", 4), end: known("replaced", "u-2", 4)},

@@ -107,10 +107,21 @@ func (r *recorder) know(c Change) {
 	}
 }
 
-func (r *recorder) Resume() (string, iter.Seq[Ident], bool) {
+// allCurrent returns what a history knows.
+func allCurrent(known []Ident) iter.Seq2[Ident, bool] {
+	return func(yield func(Ident, bool) bool) {
+		for _, id := range known {
+			if !yield(id, true) {
+				return
+			}
+		}
+	}
+}
+
+func (r *recorder) Resume() (string, iter.Seq2[Ident, bool], bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.resume, slices.Values(r.known), r.resume != "" && !r.relist
+	return r.resume, allCurrent(slices.Clone(r.known)), r.resume != "" && !r.relist
 }
 
 func (r *recorder) Note(ctx context.Context, p Progress) error {

@@ -62,7 +62,7 @@ type recovery struct {
 
 // readBack delivers what can be read of the time between the position and a version. The error is ctx's, or says why the list at
 // that version cannot be read.
-func (w *wire) readBack(ctx context.Context, version string, known iter.Seq[Ident]) error {
+func (w *wire) readBack(ctx context.Context, version string, known iter.Seq2[Ident, bool]) error {
 	from, ok := number(w.at)
 	to, numbers := number(version)
 	if w.recovery.Reads <= 0 || !ok || !numbers {

@@ -141,15 +141,15 @@ type witness struct {
 
 // newest returns the two that were published last, as of position, or where they are ahead of it, because something holds it back, as of their
 // own versions.
-func newest(position string, known iter.Seq[Ident]) []witness {
+func newest(position string, known iter.Seq2[Ident, bool]) []witness {
 	if _, ok := number(position); !ok {
 		return nil
 	}
 	var first, second Ident
 	var n, m uint64
-	for id := range known {
+	for id, current := range known {
 		switch v, ok := number(id.ResourceVersion); {
-		case !ok:
+		case !ok, !current:
 		case v > n:
 			first, n, second, m = id, v, first, n
 		case v > m:

@@ -147,7 +147,7 @@ func (w *wire) known(ctx context.Context) (*stubs, error) {
 }
 
 // listOwed lists as if a watch from version had expired.
-func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq[Ident]) (*stubs, error) {
+func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq2[Ident, bool]) (*stubs, error) {
 	if err := w.check(ctx, version, known); err != nil {
 		return nil, err
 	}
@@ -157,14 +157,14 @@ func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq[Iden
 }
 
 // check looks whether the API server's history is the one that was published.
-func (w *wire) check(ctx context.Context, version string, known iter.Seq[Ident]) error {
+func (w *wire) check(ctx context.Context, version string, known iter.Seq2[Ident, bool]) error {
 	if err := w.checkServer(ctx, version); err != nil {
 		return err
 	}
 	return w.checkObjects(ctx, newest(version, known))
 }
 
-func (w *wire) resumed(ctx context.Context, version string, known iter.Seq[Ident]) (*stubs, error) {
+func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[Ident, bool]) (*stubs, error) {
 	if err := w.check(ctx, version, known); err != nil {
 		return nil, err
 	}

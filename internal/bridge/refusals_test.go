@@ -195,6 +195,9 @@ func TestRefused_objects_are_in_the_log_once_the_broker_takes_them(t *testing.T)
 				return nil
 			})
 			require.NoError(t, b.stop())
+			for i := range log.log {
+				assert.NotContains(t, string(log.log[i].Data), `"cause":"restored"`, "a refusal is taken for another history")
+			}
 		})
 	}
 }

@@ -390,18 +390,18 @@ func (s *stream) position() string {
 }
 
 // Resume implements source.History.
-func (s *stream) Resume() (string, iter.Seq[source.Ident], bool) {
+func (s *stream) Resume() (string, iter.Seq2[source.Ident, bool], bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	position := s.position()
 	if position == "" || s.saved.Owes.List >= sequence.Reselect {
 		return s.reached(position), nil, false
 	}
-	return position, func(yield func(source.Ident) bool) {
+	return position, func(yield func(source.Ident, bool) bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for key, row := range s.ledger.All() {
-			if !yield(ident(key, &row)) {
+			if _, refused := s.refused.tries[key]; !yield(ident(key, &row), !refused) {
 				return
 			}
 		}
