@@ -178,6 +178,8 @@ func (p *session) successor(
 		to.Owes.From = cmp.Or(from, to.Owes.From)
 	}
 	switch {
+	case to.Owes.Cause == string(source.CauseCheckpointLost) && to.Owes.List >= next.Owes:
+		// That list shows everything that another selection would.
 	case !a.Same && next.Owes == sequence.Reselect:
 		to.Owes = checkpoint.Owes{List: sequence.Reselect, From: from}
 		if from != "" {

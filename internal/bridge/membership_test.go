@@ -943,3 +943,20 @@ func TestHandover_takes_the_oldest_position_and_the_greatest_debt(t *testing.T) 
 	assert.Empty(t, next.Position)
 	assert.Equal(t, checkpoint.Owes{List: sequence.Republish, From: "20", Cause: "restored", Message: "m"}, next.Owes)
 }
+
+// A checkpoint was lost, and the streams that the log had go over to others before they have listed.
+func TestHandover_says_that_the_checkpoint_was_lost(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	owes := checkpoint.Owes{List: sequence.Reselect, From: "20", Cause: "checkpoint-lost", Message: "m"}
+	store.state = checkpoint.State{
+		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
+		Streams:  map[string]checkpoint.Stream{"configmaps.v1/a": {Epoch: 5, Owes: owes}},
+		Rows:     map[string]map[string]checkpoint.Row{"configmaps.v1/a": {"a/x": {UID: "u1", ResourceVersion: "9", Epoch: 5, Version: 9}}},
+	}
+	r := startOf(t, log, store)
+	from := []string{"configmaps.v1/a"}
+	require.NoError(t, r.move(t.Context(), handover{from: from, to: []*membership.Assignment{{Stream: source.Stream{Resource: configMaps}, From: from}}}))
+	next := store.streams(t)["configmaps.v1"]
+	assert.Equal(t, owes, next.Owes)
+	assert.Greater(t, next.Epoch, uint64(5))
+}
