@@ -107,8 +107,9 @@ func (s *Stream) Equal(o *Stream) bool { return reflect.DeepEqual(s, o) }
 // Refused is an object of which the broker takes nothing.
 type Refused struct {
 	Key string
-	// Changes is how many are in no event.
+	// Changes is how many are in no event, and Version the resourceVersion of the last one of them that a watch has shown.
 	Changes int
+	Version string
 }
 
 // Replay is what was asked for to be published again. The zero Replay is nothing.

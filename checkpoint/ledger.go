@@ -151,12 +151,13 @@ func (l *Ledger) Epoch() (epoch uint64) {
 	return epoch
 }
 
-// Behind reports whether the log's last message of an object is older than its row.
-func (l *Ledger) Behind() bool {
+// Behind reports whether the log's last message of an object is older than its row. Objects that are left out are not
+// looked at.
+func (l *Ledger) Behind(leftOut func(key string) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, at := range l.rows {
-		if at.Row.Behind {
+	for key, at := range l.rows {
+		if at.Row.Behind && !leftOut(key) {
 			return true
 		}
 	}

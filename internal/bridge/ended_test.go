@@ -42,7 +42,7 @@ func (l forgetfulLog) Publish(ctx context.Context, m *sink.Message, done sink.Do
 
 // bury ends a stream of a resource that does not exist any more.
 func (r *rig) bury(ctx context.Context, s *stream) error {
-	return r.retire(ctx, s, always(source.ReasonRelist), "a test")
+	return r.retire(ctx, ctx, s, always(source.ReasonRelist), "a test")
 }
 
 // Its definition is removed, and comes back with a backup of etcd, and so do its objects.

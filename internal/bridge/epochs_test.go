@@ -255,7 +255,7 @@ func TestEpoch_is_saved_before_it_is_published(t *testing.T) {
 	restored(t, s)
 	snapshot(t, s, "12", "a u1 5")
 	r.settle()
-	require.NoError(t, r.retire(t.Context(), s, always(source.ReasonDeselected), "a test"))
+	require.NoError(t, r.retire(t.Context(), t.Context(), s, always(source.ReasonDeselected), "a test"))
 	r.stopSaved()
 	var epochs []uint64
 	for i := range log.log {

@@ -96,3 +96,24 @@ func TestMarkers_of_many_streams_at_one_subject_do_not_refuse_each_other(t *test
 		})
 	}
 }
+
+// The broker refuses the marker of one namespace only.
+func TestMarker_that_is_refused_holds_up_no_other_one_at_its_subject(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	of := func(namespace string) *stream {
+		spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}
+		return must.Get(r.open(spec, source.Stream{Resource: configMaps, Namespace: namespace}))(t)
+	}
+	one, two := of("one"), of("two")
+	mine := &marker{Marker: source.Marker{Kind: source.MarkerSnapshotStarted, Epoch: 1, To: "10"}}
+	log.set(func() { log.refuse = func(m *sink.Message) bool { return m.ID == markerID(one.encoder, mine.Marker) } })
+	one.queueMarker(mine)
+	must.Happen(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
+	snapshot(t, two, "10")
+	select {
+	case <-mine.acked:
+		t.Error("the marker is not refused")
+	default:
+	}
+}

@@ -213,7 +213,7 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	if err := s.mismatched(); err != nil {
 		return err
 	}
-	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.publishesAll() && !s.lacks(), Seen: p.Seen}
+	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.publishesAll() && !s.unrepaired(), Seen: p.Seen}
 	if err := s.announceRepair(ctx, source.MarkerResyncCompleted, told); err != nil {
 		return err
 	}
@@ -233,6 +233,17 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 		return err
 	}
 	return s.announceSnapshot(false).wait(ctx)
+}
+
+// unrepaired reports whether the log lacks the state of an object. Behind a repair a resync is due then.
+func (s *stream) unrepaired() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lacks := len(s.refused.tries) > 0
+	if lacks && s.saved.Owes.List == sequence.Repair {
+		s.saved.ResyncDue = true
+	}
+	return lacks
 }
 
 // endOwed takes note that a list that is complete is not owed any more: what does not compare is owed by itself. The
@@ -332,7 +343,7 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	if position != "" && s.complete != nil && (position == s.complete.Version || after(position, s.complete.Version)) {
 		s.endOwed() // a commit has both, or a dead process would leave a list that is not owed
 	}
-	if position != "" && !after(s.saved.Replay.To, position) && !s.ledger.Behind() {
+	if position != "" && !after(s.saved.Replay.To, position) && !s.ledger.Behind(s.isRefused) {
 		s.saved.Replay = checkpoint.Replay{}
 	}
 	s.saved.Floors = above(s.saved.Floors, numeric(position))

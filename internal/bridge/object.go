@@ -25,6 +25,8 @@ type delta struct {
 	repeated bool
 	// rejected: a rejected event stands in its place.
 	rejected bool
+	// counted: its object was refused before, and the checkpoint has counted this change.
+	counted bool
 	// digest is what the stream's filter wants to be told when the object changes again. Passed: it has let the change through.
 	digest [16]byte
 	passed bool
@@ -145,7 +147,7 @@ func (o *object) push(d delta, fold bool) (folded *delta) {
 	if n := len(o.pending); fold && n > 0 {
 		if last := &o.pending[n-1]; foldable(last, &d) {
 			old := *last
-			d.Count = count(last) + count(&d)
+			d.Count, d.counted = count(last)+count(&d), last.counted && d.counted
 			d.Ticket, old.Ticket = old.Ticket, d.Ticket
 			*last = d
 			return &old
@@ -162,7 +164,13 @@ func foldable(older, newer *delta) bool {
 		older.repeated == newer.repeated
 }
 
-func count(d *delta) int { return max(d.Count, 1) }
+// count returns how many changes an event of d stands for.
+func count(d *delta) int {
+	if d.counted {
+		return d.Count
+	}
+	return max(d.Count, 1)
+}
 
 // take makes the oldest pending change the attempt, unless one is under way; the caller holds stream.mu.
 func (o *object) take() {

@@ -103,7 +103,7 @@ func TestOlds_a_deletion_because_of_the_selection_says_what_was_deleted(t *testi
 	p := story(`"data":{"x":"1"}`, `"data":{"x":"2"}`)
 	spec := func() StreamSpec { return StreamSpec{Encoding: encode.Config{Payload: encode.Change}} }
 	r, s := restarted(t, log, p, 2, spec(), spec())
-	require.NoError(t, r.retire(t.Context(), s, always(source.ReasonDeselected), "a test"))
+	require.NoError(t, r.retire(t.Context(), t.Context(), s, always(source.ReasonDeselected), "a test"))
 	last := &log.log[len(log.log)-1]
 	_, old, _ := strings.Cut(string(last.Data), `"oldObject":`)
 	assert.Contains(t, old, `"data":{"x":"2"}`)

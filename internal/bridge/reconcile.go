@@ -336,6 +336,11 @@ func (r *reconciler) handovers(plan []membership.Assignment, handed map[string]b
 	for _, h := range all {
 		slices.Sort(h.from)
 		h.from = slices.Compact(h.from)
+		for _, name := range h.from {
+			if cancel := r.busy[name]; cancel != nil {
+				cancel() // a stream that retires may wait for a broker that refuses an end
+			}
+		}
 		waits := slices.ContainsFunc(h.from, r.occupied) ||
 			slices.ContainsFunc(h.to, func(a *membership.Assignment) bool { return r.occupied(a.Stream.Name()) })
 		if !waits {
@@ -372,7 +377,7 @@ func (r *reconciler) retireStored(ctx context.Context, in *inputs, a *membership
 		if err != nil {
 			return err
 		}
-		return r.retire(ctx, s, reason, string(why))
+		return r.retire(ctx, asked, s, reason, string(why))
 	})
 }
 

@@ -151,7 +151,7 @@ func TestRetire_saves_its_epoch_before_it_publishes(t *testing.T) {
 		}
 	})
 	before := s.epoch
-	require.NoError(t, r.retire(t.Context(), s, always(source.ReasonDeselected), "a test"))
+	require.NoError(t, r.retire(t.Context(), t.Context(), s, always(source.ReasonDeselected), "a test"))
 	last := must.Get(encode.StateOf(&log.log[len(log.log)-1]))(t)
 	assert.True(t, saved.Retiring && saved.Epoch == last.Sequence.Epoch && saved.Epoch > before,
 		"when %s was published the store had %+v", last.ID, saved)
@@ -175,7 +175,7 @@ func TestRetire_completes_no_snapshot_under_its_own_number(t *testing.T) {
 	}
 	r := startOf(t, log, store, StreamSpec{Resource: "configmaps"})
 	s := must.Get(r.openRetiring(&r.cfg.Streams[0], at, "a test"))(t)
-	require.NoError(t, r.retire(t.Context(), s, always(source.ReasonDeselected), "a test"))
+	require.NoError(t, r.retire(t.Context(), t.Context(), s, always(source.ReasonDeselected), "a test"))
 	r.settle()
 	expect(t, log.lines(), "deleted default/a u1 5 deselected")
 }

@@ -19,6 +19,8 @@ const (
 	maxRefused = 1000
 	// maxRefusedDelay is between two tries of an object that the broker has refused for long.
 	maxRefusedDelay = 5 * time.Minute
+	// unsteadyDelay is between two looks at whether a stream can try an object again.
+	unsteadyDelay = time.Second
 )
 
 // refusals are the objects of a stream of which the broker took neither the last event nor a rejection in its place.
@@ -45,7 +47,7 @@ type try struct {
 func newRefusals(all *atomic.Int64, refused []checkpoint.Refused) refusals {
 	r := refusals{tries: map[string]*try{}, all: all, some: make(chan struct{}, 1)}
 	for _, o := range refused {
-		r.tries[o.Key] = &try{delay: refusedDelay, changes: o.Changes} // at once: another process may have been permitted since
+		r.tries[o.Key] = &try{delay: refusedDelay, version: o.Version, changes: o.Changes} // at once: another process may have been permitted since
 	}
 	all.Add(int64(len(refused)))
 	return r
@@ -74,7 +76,14 @@ func (s *stream) refuse(key string, d *delta, err error) bool {
 		saved = slices.Insert(saved, at, checkpoint.Refused{Key: key})
 	}
 	saved[at].Changes = t.changes
+	if v := saved[at].Version; v == "" || after(d.ResourceVersion, v) {
+		saved[at].Version = d.ResourceVersion
+	}
 	s.saved.Refused = saved
+	if row, exists := s.ledger.Get(key); exists && d.Again != 0 {
+		row.Behind = true // so that it is told again
+		s.ledger.Put(key, row)
+	}
 	return true
 }
 
@@ -84,13 +93,38 @@ func byKey(o checkpoint.Refused, key string) int { return strings.Compare(o.Key,
 // change of its own. The caller holds mu.
 func (s *stream) carry(key string, d *delta) {
 	t := s.refused.tries[key]
-	if t == nil || t.changes == 0 {
+	if t == nil || d.repeated {
 		return
 	}
-	if !d.Listed {
+	if !d.Listed || t.changes == 0 {
 		t.changes += count(d)
 	}
 	d.Count, t.changes = t.changes, 0
+}
+
+// takeBack has the next event of an object stand for what one was to stand for that was not published. The caller holds mu.
+func (s *stream) takeBack(key string) {
+	if t := s.refused.tries[key]; t != nil {
+		at, _ := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
+		t.changes = s.saved.Refused[at].Changes
+	}
+}
+
+// counted reports whether a change that a watch shows was counted when its object was refused, by a process that died
+// before the position had passed it. The caller holds mu.
+func (s *stream) counted(key, version string) bool {
+	at, refused := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
+	return refused && numeric(version) != 0 && numeric(version) <= numeric(s.saved.Refused[at].Version)
+}
+
+// isRefused reports whether the log lacks the state of an object. The caller holds mu.
+func (s *stream) isRefused(key string) bool { return s.refused.tries[key] != nil }
+
+// forgetVersions is for where versions do not compare any more with those before.
+func (r *refusals) forgetVersions() {
+	for _, t := range r.tries {
+		t.version = ""
+	}
 }
 
 // accept takes note that the log has what an object is. The caller holds mu.
@@ -106,10 +140,12 @@ func (s *stream) accept(key string) {
 	}
 }
 
-// acceptAll forgets them all. The caller holds mu.
-func (s *stream) acceptAll() {
+// acceptEnded forgets those of which nothing is on its way to the log. The caller holds mu.
+func (s *stream) acceptEnded() {
 	for _, o := range s.saved.Refused {
-		s.accept(o.Key)
+		if s.pending[o.Key] == nil {
+			s.accept(o.Key)
+		}
 	}
 }
 
@@ -163,7 +199,8 @@ func (s *stream) nextRefused() (next string, at time.Time) {
 }
 
 // retry publishes what the log lacks of an object, as it was at the position. What is newer comes with the watch. An API
-// server that does not tell is asked again later.
+// server that does not tell is asked again later. Where versions are no numbers it cannot be told whether what is read
+// is older than what was refused: the next change or list shows the object.
 func (s *stream) retry(ctx context.Context, key string) {
 	position := s.safe()
 	if !s.tries(key, position) {
@@ -191,15 +228,14 @@ func (s *stream) retry(ctx context.Context, key string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.refused.tries[key]; t == nil || after(t.version, position) || s.pending[key] != nil || !s.steady() {
+	if !s.triesNow(key, position) {
 		s.drop(&c)
 		return
 	}
 	s.offer(key, c, item != nil, position)
 }
 
-// tries reports whether an object can be tried again at a position, and says when it is tried next. Where there is no
-// position a list is owed, which has the object.
+// tries reports whether an object can be tried again at a position, and says when it is tried next.
 func (s *stream) tries(key, position string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,8 +243,19 @@ func (s *stream) tries(key, position string) bool {
 	if t == nil {
 		return false
 	}
+	if !s.triesNow(key, position) {
+		t.at = time.Now().Add(unsteadyDelay)
+		return false
+	}
 	t.at, t.delay = time.Now().Add(t.delay), min(2*t.delay, maxRefusedDelay)
-	return position != ""
+	return true
+}
+
+// triesNow reports whether the state of an object at a position is what the log lacks of it. Where a list is owed, that has
+// the object. The caller holds mu.
+func (s *stream) triesNow(key, position string) bool {
+	t := s.refused.tries[key]
+	return t != nil && numeric(position) != 0 && !after(t.version, position) && s.pending[key] == nil && s.steady()
 }
 
 // offer queues what the log lacks of an object that does, or does not, exist at a position. The caller holds mu.

@@ -27,6 +27,8 @@ const (
 	resyncLook = 200 * time.Millisecond
 	// resyncDelay is between a resync on schedule that failed and the next try.
 	resyncDelay = time.Minute
+	// firstResyncAgain and lastResyncAgain are between a resync that was due and did not tell everything, and the next one.
+	firstResyncAgain, lastResyncAgain = time.Second, 15 * time.Minute
 )
 
 // resyncs publishes everything that exists again, when it is asked for or due, once at a time, until ctx ends.
@@ -45,11 +47,14 @@ func (s *stream) resyncs(ctx context.Context) {
 		}
 		told := s.resync.end(err)
 		if err != nil {
+			s.resync.postpone()
 			log.Warn("resync failed", "number", n, "published", told.Published, "err", err)
 			continue
 		}
 		s.metrics.resyncs.Inc()
-		if !s.resync.missed() {
+		if s.resync.missed() || s.lacks() {
+			s.resync.postpone()
+		} else {
 			s.notDue()
 		}
 		if scheduled {
@@ -120,8 +125,8 @@ func (s *stream) askIfDue() {
 	s.mu.Lock()
 	due := s.saved.ResyncDue && s.steady()
 	s.mu.Unlock()
-	if due {
-		s.resync.ask(time.Now())
+	if now := time.Now(); due && s.resync.mayBegin(now) {
+		s.resync.ask(now)
 	}
 }
 

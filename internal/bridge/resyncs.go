@@ -68,6 +68,9 @@ type resyncList struct {
 	ended []Resync
 	// failed is when the last one on schedule did.
 	failed time.Time
+	// again is when the next one may begin that is due because the log may lack something, after is between that and the one before.
+	again time.Time
+	after time.Duration
 }
 
 // keptResyncs is how many of them are remembered when they have ended.
@@ -166,6 +169,21 @@ func (r *resyncList) missed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.left
+}
+
+// postpone has the next one that is due begin later: the one that has ended did not tell everything.
+func (r *resyncList) postpone() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.after = min(max(2*r.after, firstResyncAgain), lastResyncAgain)
+	r.again = time.Now().Add(r.after)
+}
+
+// mayBegin reports whether one that is due may begin.
+func (r *resyncList) mayBegin(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !now.Before(r.again)
 }
 
 // await returns when nothing is on its way any more. The error is ctx's.

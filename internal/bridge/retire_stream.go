@@ -104,8 +104,9 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 
 // retire publishes the end of everything that a stream has under an epoch of its own, forgets the stream, and says why.
 // The epoch is durable before anything is published under it: a process that dies in between is followed by one that
-// does the rest. The error is ctx's, or permanent.
-func (p *session) retire(ctx context.Context, s *stream, reason reasonOf, why string) error {
+// does the rest. Where the broker refuses an end, asked may end before that: then the stream is only stored. The error
+// is ctx's, or permanent.
+func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf, why string) error {
 	s.mu.Lock()
 	s.saved = retiring(&s.saved, p.epochs.next, s.position(), why)
 	s.epoch = s.saved.Epoch
@@ -118,8 +119,12 @@ func (p *session) retire(ctx context.Context, s *stream, reason reasonOf, why st
 		return err
 	}
 	for s.lacks() { // the stream is not read, and does not try them again itself
-		if err := pause.For(ctx, refusedDelay); err != nil {
-			return err
+		if err := pause.For(asked, refusedDelay); err != nil {
+			if err := p.save(ctx); err != nil {
+				return err
+			}
+			p.close(s)
+			return nil
 		}
 		s.deleteAll(reason)
 		if err := s.tracker.Await(ctx); err != nil {
@@ -140,7 +145,6 @@ func (p *session) retire(ctx context.Context, s *stream, reason reasonOf, why st
 func (s *stream) deleteAll(reason reasonOf) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.acceptAll()
 	now := time.Now()
 	position := numeric(s.position())
 	for key, row := range s.ledger.Rows() {
@@ -157,6 +161,7 @@ func (s *stream) deleteAll(reason reasonOf) (n int) {
 		s.enqueue(key, d)
 		n++
 	}
+	s.acceptEnded()
 	return n
 }
 

@@ -117,7 +117,9 @@ func (s *stream) Deliver(c source.Change) {
 		s.drop(&c)
 		return
 	}
-	s.enqueue(key, delta{Change: c, silent: s.spec.SkipSnapshot && s.begins(&c, exists)})
+	s.enqueue(key, delta{
+		Change: c, silent: s.spec.SkipSnapshot && s.begins(&c, exists), counted: !listed && s.counted(key, c.ResourceVersion),
+	})
 }
 
 // taken reports whether a watch shows what the stream has published from which the object was taken over. The caller

@@ -131,10 +131,23 @@ func (p *session) follows(o *object) bool {
 		return true
 	}
 	last, ok := p.lanes.enter(m.Subject, o)
+	if !ok { // whoever ends its turn may have o by now
+		return false
+	}
 	if m.Verify = true; a.conflicts == 0 {
 		m.Previous = last
 	}
-	return ok
+	return true
+}
+
+// yield ends the turn of a marker at its subject, where its message is at a place, or at none yet.
+func (p *session) yield(a *attempt, place uint64) {
+	if p.lanes == nil || a.marker == nil || a.message.Shared {
+		return
+	}
+	if next := p.lanes.leave(a.message.Subject, place); next != nil {
+		p.again(next, 0)
+	}
 }
 
 // encode fills the attempt's message, and says what the sink has to check. Where the change cannot be encoded it returns why, and
@@ -235,11 +248,7 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 		if a.marker.settled != nil {
 			a.marker.settled()
 		}
-		if p.lanes != nil && !a.message.Shared {
-			if next := p.lanes.leave(a.message.Subject, r.Sequence); next != nil {
-				p.again(next, 0)
-			}
-		}
+		p.yield(&a, r.Sequence)
 		p.landed(&a, r)
 		s.tracker.Settle(uint64(a.marker.ticket))
 		close(a.marker.acked)
@@ -252,9 +261,15 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	}
 	s.mu.Lock()
 	if place != nil {
-		s.accept(o.key)
 		a.delta.rejected = a.rejected != nil
 		s.remember(o.key, &a.delta, *place)
+	}
+	switch {
+	case a.delta.precedes: // the log lacks what follows
+	case place != nil:
+		s.accept(o.key)
+	default:
+		s.takeBack(o.key)
 	}
 	p.landed(&a, r) // after the ledger, before the position
 	s.drop(&a.delta.Change)
@@ -318,6 +333,7 @@ func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
 		}
 		p.log.Warn("somebody else publishes to the subject of an object", "stream", s.name, "object", o.key)
 	})
+	p.yield(a, 0)
 	p.again(o, conflictDelay)
 }
 
@@ -423,6 +439,7 @@ func (p *session) refused(o *object, err error) {
 		a.blocked = true
 		p.broker.blocked(err)
 	}
+	p.yield(a, 0)
 	p.again(o, refusedDelay)
 }
 

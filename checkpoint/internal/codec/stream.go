@@ -146,7 +146,7 @@ func (f *form) stream(s *checkpoint.Stream) {
 	}
 	if flags&streamRefused != 0 {
 		for i := range list(f, &s.Refused) {
-			f.texts(&s.Refused[i].Key)
+			f.texts(&s.Refused[i].Key, &s.Refused[i].Version)
 			number(f, &s.Refused[i].Changes)
 		}
 	}
