@@ -26,8 +26,10 @@ func (s *streamJudge) excuseUnnoticed() {
 	}
 }
 
-// unaware reports whether a stream could not notice by itself that history h began, at a version that its former history had passed: of each object of which the
-// log has something that was undone, h has the last such version too, with whatever content. A stream knows of each object the version that it has published last.
+// unaware reports whether a stream could not notice by itself that history h began, at a version that its former history
+// had passed: of each object of which the log has a state that was undone, h has the last such version too, with whatever
+// content. A stream knows of each object that exists the version that it has published last. It looks for no object that
+// it has published the end of.
 func (s *streamJudge) unaware(h int) bool {
 	histories := s.judge.truth.Histories
 	if histories[h].First > histories[h-1].Last {
@@ -36,7 +38,7 @@ func (s *streamJudge) unaware(h int) bool {
 	for _, o := range s.objects {
 		for _, l := range slices.Backward(o.lines) {
 			if l.version > histories[h].First && s.has(h-1, l) {
-				if o.in(h, State{UID: l.UID, Version: l.version, Op: l.op}) < 0 {
+				if l.op != Deleted && o.in(h, State{UID: l.UID, Version: l.version, Op: l.op}) < 0 {
 					return false
 				}
 				break

@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -80,14 +81,15 @@ func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
 	for name, c := range map[string]struct {
 		// home is the stream of the object that is alike, of that of the other one, which is undone or not.
 		home, of Stream
-		undo     bool
+		undone   Op
 		want     int
 	}{
-		"nothing of the stream is undone":       {plain, plain, false, 2},
-		"another object of the stream":          {plain, plain, true, 0},
-		"an object of another stream":           {plain, selective, true, 0},
-		"an object of a stream that tells none": {plain, custom, true, 2},
-		"another object of such a stream":       {custom, custom, true, 0},
+		"nothing of the stream is undone":       {plain, plain, "", 2},
+		"another object of the stream":          {plain, plain, Updated, 0},
+		"the end of another object":             {plain, plain, Deleted, 2},
+		"an object of another stream":           {plain, selective, Updated, 0},
+		"an object of a stream that tells none": {plain, custom, Updated, 2},
+		"another object of such a stream":       {custom, custom, Updated, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := alike()
@@ -100,8 +102,8 @@ func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
 				truth.Streams[c.of] = map[string][]State{}
 			}
 			states := []State{{UID: "u9", Version: 3, Op: Added}}
-			if c.undo {
-				states = append(states, State{UID: "u9", Version: 8, Op: Updated})
+			if c.undone != "" {
+				states = append(states, State{UID: "u9", Version: 8, Op: c.undone})
 			}
 			log = withAnother(truth, log, c.of, states)
 			r := Judge(truth, log, s.options)
@@ -113,7 +115,7 @@ func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
 // withAnother adds an object that a stream has, and etcd before and behind its restoration, to a log and to the truth.
 func withAnother(truth *Truth, log []Entry, of Stream, states []State) []Entry {
 	for i := range states {
-		line := map[Op]string{Added: "added u9 3 watch", Updated: "updated u9 8 watch"}[states[i].Op]
+		line := fmt.Sprintf("%s u9 %d watch", states[i].Op, states[i].Version)
 		e := entryOf(line, uint64(len(log)+1))
 		e.Name, e.Source, e.Data = "y", of.Source(), dataOf(of, "", "y", "u9", states[i].Version)
 		log = append(log, e)
