@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"strings"
 	"time"
 
@@ -20,13 +21,22 @@ const (
 	auditLooks    = 3
 	// auditNames is how many of the objects that differ are named.
 	auditNames = 3
+	// auditRetry is how long after an audit that was not possible the next one is tried.
+	auditRetry = time.Hour
 )
 
-// audits compares what exists with what the log has, every so often, until ctx ends. Where that differs the stream is made to list again.
+// audits compares what exists with what the log has, once in each interval, until ctx ends. If they differ, the stream
+// is made to list again. An interval of 0 is never.
 func (s *stream) audits(ctx context.Context, every time.Duration) {
+	if every <= 0 {
+		return
+	}
 	log := s.session.log.With("stream", s.name)
-	for every > 0 && pause.For(ctx, every) == nil {
+	retry := min(every, auditRetry)
+	wait := s.untilAudit(time.Now(), every)
+	for ; pause.For(ctx, wait) == nil; wait = min(wait, s.untilAudit(time.Now(), every)) {
 		differing, done, err := s.audit(ctx)
+		wait = retry
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -36,6 +46,7 @@ func (s *stream) audits(ctx context.Context, every time.Duration) {
 		case !done:
 			continue
 		}
+		wait = every
 		s.metrics.audits.Inc()
 		if len(differing) == 0 {
 			continue
@@ -49,6 +60,16 @@ func (s *stream) audits(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// untilAudit returns how long it is from now until the stream's next audit. The audits of a stream are at the same
+// times, whatever process asks: a process that is restarted more often than the interval audits too. Those of different
+// streams are at different times, so that their lists do not reach the API server together.
+func (s *stream) untilAudit(now time.Time, every time.Duration) time.Duration {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s.session.name + "\x00" + s.name + "\x00audit"))
+	shift := int64(h.Sum64() % uint64(every))
+	return every - time.Duration((now.UnixNano()-shift)%int64(every))
 }
 
 // distrust says that the log lacks something that is older than the position.

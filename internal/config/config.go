@@ -151,7 +151,7 @@ type Recovery struct {
 
 // Audit compares the objects that exist with those that the log has.
 type Audit struct {
-	// Interval is how often each stream is compared; 0: never.
+	// Interval is how often each stream is compared; 24h unless the file says otherwise, and 0: never.
 	Interval time.Duration `yaml:"interval"`
 }
 

@@ -167,6 +167,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				},
 				Sink:     embedded(),
 				Recovery: recovery,
+				Audit:    daily,
 				OnReject: OnRejectPublish,
 				Oversize: OversizeReject,
 			},
@@ -179,6 +180,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Encoding: Encoding{Mode: Binary, Profile: ProfileOwn},
 				Sink:     Sink{Stdout: &Stdout{}},
 				Recovery: recovery,
+				Audit:    daily,
 				OnReject: OnRejectPublish,
 				Oversize: OversizeReject,
 			},
@@ -215,6 +217,9 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 // recovery is that of who says nothing of it.
 var recovery = Recovery{Enabled: true, MaxReads: 10_000, MaxTime: time.Minute}
 
+// daily is the audit of a pipeline that configures none.
+var daily = Audit{24 * time.Hour}
+
 // embedded is the sink of who names none.
 func embedded() Sink {
 	return Sink{Embedded: &Embedded{
@@ -235,6 +240,7 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 		Encoding: Encoding{Mode: Binary, Profile: ProfileOwn},
 		Sink:     embedded(),
 		Recovery: recovery,
+		Audit:    daily,
 		OnReject: OnRejectPublish,
 		Oversize: OversizeReject,
 	}}

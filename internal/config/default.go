@@ -30,6 +30,7 @@ func (p *Pipeline) setDefaults() {
 	p.Encoding.Mode, p.Encoding.Profile, p.OnReject = Binary, ProfileOwn, OnRejectPublish
 	p.Oversize = OversizeReject
 	p.Recovery = Recovery{Enabled: true, MaxReads: 10_000, MaxTime: time.Minute}
+	p.Audit = Audit{Interval: 24 * time.Hour}
 }
 
 func (r *Resource) setDefaults() {
