@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -34,12 +35,16 @@ func oneCommand(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var lines bytes.Buffer
 	cmd := exec.Command("go", test.arguments(sub, args[1:])...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(root, test.dir), out, os.Stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(root, test.dir), io.MultiWriter(out, &lines), os.Stderr
 	if _, err := fmt.Fprintf(out, "cd %s && %s\n", cmd.Dir, strings.Join(cmd.Args, " ")); err != nil {
 		return err
 	}
-	return cmd.Run()
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	return test.ran(sub, lines.String())
 }
 
 // repository returns the directory of the repository that the working directory is in: of its outermost go.mod.
@@ -116,4 +121,25 @@ func (t test) arguments(sub string, flags []string) []string {
 		which = []string{"-run=^$", "-bench=" + pattern}
 	}
 	return slices.Concat([]string{"test", "-count=1"}, which, flags)
+}
+
+// begun is a line of go test that names what ran: a test or subtest, one that was skipped, or a benchmark.
+var begun = regexp.MustCompile(`(?m)(?:=== RUN +|--- SKIP: |^)((?:Test|Fuzz|Benchmark)\S*)`)
+
+// ran returns an error if the output of a run without failures names no test that fits. For go test that is a success.
+func (t test) ran(sub, output string) error {
+	depth := 0
+	if sub != "" {
+		depth = 1 + strings.Count(sub, "/")
+	}
+	skipped := strings.Contains(output, "--- SKIP: "+t.name+" ")
+	for _, m := range begun.FindAllStringSubmatch(output, -1) {
+		if skipped || strings.HasPrefix(m[1], t.name) && strings.Count(m[1], "/") >= depth {
+			return nil
+		}
+	}
+	if sub == "" {
+		return fmt.Errorf("%s did not run; see whether a build constraint or a flag leaves it out", t.name)
+	}
+	return fmt.Errorf("no subtest of %s matches %q, so nothing was tested; make one T=%s shows the names of all", t.name, sub, t.name)
 }

@@ -261,6 +261,28 @@ func TestArguments_run_one_test_or_some_of_its_subtests(t *testing.T) {
 	}
 }
 
+// For go test a pattern that fits no subtest is a success.
+func TestRan_refuses_a_run_in_which_no_test_fitted(t *testing.T) {
+	const top, sub = "=== RUN   TestBridge\n", "=== RUN   TestBridge/leaving\n    --- PASS: TestBridge/leaving (0.00s)\n"
+	for _, c := range []struct {
+		name, sub, output string
+		ran               bool
+	}{
+		{"TestBridge", "", top, true},
+		{"TestBridge", "", "testing: warning: no tests to run\nPASS\n", false},
+		{"TestBridge", "leaving", top + sub, true},
+		{"TestBridge", "nosuch", top + "--- PASS: TestBridge (0.00s)\n", false},
+		{"TestBridge", "leaving/nosuch", top + sub, false},
+		{"TestBridge", "leaving", top + "--- SKIP: TestBridge (0.00s)\n", true},
+		{"BenchmarkAll", "", "goos: linux\nBenchmarkAll-2   \t 100\n", true},
+		{"BenchmarkAll", "large", "BenchmarkAll/large-2   \t 100\n", true},
+		{"BenchmarkAll", "nosuch", "goos: linux\nPASS\n", false},
+	} {
+		err := test{"e2e", c.name}.ran(c.sub, c.output)
+		assert.Equal(t, c.ran, err == nil, "%s/%s after %q: %v", c.name, c.sub, c.output, err)
+	}
+}
+
 var (
 	document = regexp.MustCompile(`^(Makefile|.*\.md)$`)
 	// example is what follows -run or T= in a command, without quotes.
