@@ -161,6 +161,7 @@ func TestDescribe(t *testing.T) {
 		{Added, `{}`, map[string]string{"reason": "resync"}, nil, "published again"},
 		{Deleted, old, nil, before, "existed at most 3d, last known version 5"},
 		{Deleted, old, nil, nil, "existed at most 3d"},
+		{Deleted, young, nil, nil, "existed less than 1s, owned by App/x"},
 		{Deleted, `{}`, nil, nil, ""},
 		{Deleted, `{}`, map[string]string{"reason": "relist"}, nil, "found missing (relist), last known version 7"},
 		{Deleted, `{}`, map[string]string{"reason": "snapshot"}, before, "found missing (snapshot), last known version 5"},
@@ -187,6 +188,10 @@ func TestDescribe(t *testing.T) {
 		{
 			Gap, `{"from":"100","to":"60","cause":"restored","message":"","epoch":7}`, nil, nil,
 			"versions start again: known up to 100 before, and from 60 on (restored)",
+		},
+		{
+			Gap, `{"from":"135","to":"135","cause":"selection"}`, nil, nil,
+			"listed again at version 135; no version is skipped (selection)",
 		},
 		{Gap, `{"from":"100","to":"200"}`, nil, nil, "changes between 100 and 200 are not known"},
 		{ResyncStarted, `{"n":1795212000}`, nil, nil, "resync 1795212000: what exists is published again"},

@@ -215,7 +215,11 @@ func describeDeleted(e, previous *Event) string {
 		object, _, _ = previous.states()
 	}
 	if created, known := creation(object); known && live {
-		parts = append(parts, "existed at most "+span(e.Time().Sub(created)))
+		existed := "existed at most " + span(e.Time().Sub(created))
+		if e.Time().Sub(created) < time.Second { // times of creation have no fractions
+			existed = "existed less than 1s"
+		}
+		parts = append(parts, existed)
 	}
 	switch {
 	case previous != nil:
@@ -247,13 +251,16 @@ func describeRejected(e *Event) string {
 }
 
 // describeGap says of which versions changes may be missing. Versions of a restored or rebuilt cluster do not compare
-// with those before, so nothing lies between the two.
+// with those before, so nothing lies between the two. Neither does anything if the list had the version that the log had.
 func describeGap(e *Event) string {
 	var data struct{ From, To, Cause, Message string }
 	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not shown
 	s := fmt.Sprintf("changes between %s and %s are not known", version(data.From), version(data.To))
-	if data.Cause == "restored" || data.Cause == "rebuilt" {
+	switch {
+	case data.Cause == "restored" || data.Cause == "rebuilt":
 		s = fmt.Sprintf("versions start again: known up to %s before, and from %s on", version(data.From), version(data.To))
+	case data.From == data.To && data.From != "":
+		s = fmt.Sprintf("listed again at version %s; no version is skipped", version(data.From))
 	}
 	if data.Cause != "" {
 		s += " (" + shorten(Printable(data.Cause), 24) + ")"
