@@ -5,6 +5,8 @@ package bridge
 import (
 	"sync"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // Event is something that happened, and why; the zero Event is nothing.
@@ -29,8 +31,9 @@ type Past struct {
 
 // GapEvent is a gap that was announced in the log: what changed between two versions is not known. The zero GapEvent is none.
 type GapEvent struct {
-	At              time.Time
-	From, To, Cause string
+	At       time.Time
+	From, To string
+	Why      source.Why
 }
 
 // diary is a stream's Past, for who writes it and who asks.
@@ -61,10 +64,10 @@ func (p *diary) recovered() {
 	}
 }
 
-func (p *diary) gap(from, to, cause string) {
+func (p *diary) gap(m source.Marker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.Gap = GapEvent{At: time.Now(), From: from, To: to, Cause: cause}
+	p.Gap = GapEvent{At: time.Now(), From: m.From, To: m.To, Why: m.Why}
 }
 
 func (p *diary) rejected(object string, err error) {

@@ -148,8 +148,9 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 	}
 	if gap {
 		s.metrics.gaps.Inc()
-		s.past.gap(m.From, m.To, m.Message)
-		s.session.log.Warn("gap: changes in between are not known", "stream", s.name, "from", m.From, "to", m.To, "cause", string(m.Cause), "message", m.Message)
+		s.past.gap(m)
+		s.session.log.Warn("gap: changes may be missing from the log",
+			"stream", s.name, "from", m.From, "to", m.To, "cause", string(m.Cause), "message", m.Message)
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func TestState_outlives_a_session(t *testing.T) {
 	second := m.stream("p", "s")
 	got := second.total()
 	assert.EqualValues(t, 5, got, "in the second session %v are counted", got)
-	all.of("s").gap("1", "2", "compacted")
+	all.of("s").gap(source.Marker{From: "1", To: "2"})
 	assert.Equal(t, "2", all.of("s").now().Gap.To, "the gap is forgotten")
 	second.drop()
 	all.forget("s")

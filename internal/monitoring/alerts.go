@@ -114,7 +114,7 @@ func lossAlerts() []Alert {
 			Name: "KubeEventbridgeGap", Severity: info,
 			Expr:        happened(byStream, "kube_eventbridge_gaps_total", "15m"),
 			Summary:     "A gap was announced in {{ $labels.stream }} of pipeline {{ $labels.pipeline }}.",
-			Description: "The API server had forgotten what the bridge had not read. Final states and deletions are in the log; states in between may not be.",
+			Description: "The gap event and `kube-eventbridge status` have the cause. Final states and deletions are in the log; states in between may not be.",
 		},
 		{
 			Name: "KubeEventbridgeLogLost", Severity: critical,

@@ -134,7 +134,9 @@ func (b *builder) failed(at place, p Problem, err error) {
 
 // counted adds a problem of a kind.
 func (b *builder) counted(p Problem) {
-	p.Advice = adviceOf(p.Kind, b.process.File)
+	if p.Advice == "" {
+		p.Advice = adviceOf(p.Kind, b.process.File)
+	}
 	p.Since = utc(p.Since)
 	b.problems.add(p)
 }
@@ -307,9 +309,13 @@ func (b *builder) past(s *Stream, of Problem, p *bridge.Past) {
 		s.LastError = &PastError{At: utc(f.At), ClearedAt: utc(p.Cleared), Kind: kind, Text: inert.Line(f.Err.Error()), Advice: advice}
 	}
 	if g := p.Gap; !g.At.IsZero() {
-		s.LastGap = &Gap{At: utc(g.At), From: g.From, To: g.To, Reason: inert.Line(g.Cause), Advice: adviceOf(Gapped, b.process.File)}
+		s.LastGap = &Gap{
+			At: utc(g.At), From: g.From, To: g.To, Cause: string(g.Why.Cause), Reason: inert.Line(g.Why.Message),
+			Advice: adviceOnGap(g.Why.Cause),
+		}
 		if b.now.Sub(g.At) < recent {
-			of.Kind, of.Since, of.Text = Gapped, g.At, "gap from "+g.From+" to "+g.To+": "+inert.Line(g.Cause)
+			of.Kind, of.Since, of.Text = Gapped, g.At, s.LastGap.text()
+			of.Advice = s.LastGap.Advice
 			b.counted(of)
 		}
 	}

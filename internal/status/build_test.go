@@ -73,7 +73,7 @@ func troubled() (Process, []bridge.State) {
 	pods.Unsettled = 1500 * time.Millisecond
 	pods.Past = bridge.Past{
 		Failure: bridge.Event{At: ago(50 * time.Minute), Err: io.ErrUnexpectedEOF}, Cleared: ago(49 * time.Minute),
-		Gap:       bridge.GapEvent{At: ago(50 * time.Minute), From: "700", To: "800", Cause: "the history is gone"},
+		Gap:       bridge.GapEvent{At: ago(50 * time.Minute), From: "700", To: "800", Why: source.Why{Cause: source.CauseExpired, Message: "the history is gone"}},
 		Rejection: bridge.Event{At: ago(10 * time.Minute), Err: errors.New("2000000 bytes: too large"), Object: "web/<img src=x onerror=alert(1)>"}, Rejections: 2,
 	}
 	st := healthy("audit", pods, secrets, leases, widgets)
@@ -194,4 +194,33 @@ func BenchmarkReport(b *testing.B) {
 		r := reportOf(process(), st)
 		must.Get(json.Marshal(r))(b)
 	}
+}
+
+func TestBuild_advises_on_a_gap_by_its_cause(t *testing.T) {
+	gap := func(name, from, to string, cause source.Cause) bridge.StreamState {
+		s := watching(name)
+		s.Past.Gap = bridge.GapEvent{At: ago(time.Minute), From: from, To: to, Why: source.Why{Cause: cause, Message: "so it was"}}
+		return s
+	}
+	causes := []source.Cause{
+		source.CauseExpired, source.CauseRestored, source.CauseRebuilt, source.CauseLogLost, source.CauseCheckpointLost,
+		source.CauseSelection, source.CauseResourceGone, source.CauseAudit,
+	}
+	st := healthy("audit")
+	for i, cause := range causes {
+		st.Streams = append(st.Streams, gap(fmt.Sprintf("r%d.v1", i), "7", "9", cause))
+	}
+	st.Streams = append(st.Streams, gap("same.v1", "135", "135", source.CauseExpired))
+	r := reportOf(process(), st)
+	require.Len(t, r.Problems, len(causes), "gaps of several causes are one problem, or those of one cause are several")
+	advices := map[string]bool{}
+	for _, p := range r.Problems {
+		assert.NotEqual(t, adviceOnGap("unheard-of"), p.Advice, "there is no advice: %s", p.Text)
+		assert.LessOrEqual(t, len(p.Advice), 220, "the advice is too long for a phone: %s", p.Advice)
+		advices[p.Advice] = true
+	}
+	assert.Len(t, advices, len(causes), "causes have the same advice")
+	assert.Equal(t, "gap from 7 to 9 ("+string(causes[0])+"): so it was", r.Problems[0].Text)
+	last := r.Pipelines[0].Streams[len(st.Streams)-1].LastGap
+	assert.Equal(t, "gap at 135 (expired): so it was", last.text())
 }

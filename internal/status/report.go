@@ -222,9 +222,26 @@ type Gap struct {
 	// From is the version up to which the log is complete, To that of the list that ended the gap.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Reason is why, and Advice what to do.
+	// Cause is that of the gap event, Reason says more of it to a person, and Advice what to do.
+	Cause  string `json:"cause"`
 	Reason string `json:"reason"`
 	Advice string `json:"advice"`
+}
+
+// versions are those between which changes may be missing, or the one at which the list was.
+func (g *Gap) versions() string {
+	if g.From == g.To {
+		return "at " + g.To
+	}
+	return g.From + " to " + g.To
+}
+
+func (g *Gap) text() string {
+	versions := g.versions()
+	if g.From != g.To {
+		versions = "from " + versions
+	}
+	return "gap " + versions + " (" + g.Cause + "): " + g.Reason
 }
 
 // PastError is something that failed.

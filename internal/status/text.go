@@ -155,7 +155,7 @@ func (t *texter) gap(g *Gap) string {
 	case g == nil:
 		return "-"
 	case t.wide:
-		return fmt.Sprintf("%s ago, %s to %s", t.age(g.At), g.From, g.To)
+		return t.age(g.At) + " ago, " + g.versions()
 	default:
 		return t.ago(g.At)
 	}

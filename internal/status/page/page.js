@@ -168,7 +168,7 @@
     cell(4, behind(s.oldestUnsettledSeconds));
     cell(5, s.position || "–");
     const g = s.lastGap, e = s.lastError, r = s.lastRejection;
-    cell(6, g ? ago(g.at) : "–", g ? g.from + " to " + g.to + ": " + g.reason : "");
+    cell(6, g ? ago(g.at) : "–", g ? (g.from === g.to ? "at " + g.to : g.from + " to " + g.to) + ": " + g.reason : "");
     const over = e && (e.clearedAt ? "over " + ago(e.clearedAt) : "for " + age(since(e.at)));
     const rejected = r ? r.total + " rejected, " + ago(r.at) : "";
     cell(7, [over, rejected].filter(Boolean).join("; ") || "–", e ? e.text : r ? r.text : "");
