@@ -27,7 +27,7 @@ type Config struct {
 	Stream string
 	// Subjects are what the stream must cover; a missing stream is created with them.
 	Subjects []string
-	// Limits are used only to create a stream that is missing.
+	// Limits are used only to create a stream that is missing. Of one that has others, a warning says so.
 	Limits Limits
 	// Domain is the JetStream domain, usually empty.
 	Domain string

@@ -43,6 +43,10 @@ func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
 	if !s.found && cfg.Storage == jetstream.MemoryStorage {
 		s.log.Warn("the stream is kept in memory: its messages end with the servers", "stream", s.cfg.Stream)
 	}
+	if found, edit := s.cfg.Limits.differ(cfg); !s.found && found != "" {
+		s.log.Warn("the stream has other limits than the configuration, and is not changed",
+			"stream", s.cfg.Stream, "limits", found, "to change it", edit)
+	}
 	s.found, s.replicas = true, cfg.Replicas
 	if acked, same := s.sameStream(info.Created); !same {
 		return s.rewound(acked, info.State.LastSeq)
@@ -115,6 +119,30 @@ func check(c jetstream.StreamConfig, subjects []string) error {
 		}
 	}
 	return nil
+}
+
+// differ returns which of the configured limits a stream that was found does not have, and the command that gives it
+// them. A limit that is not configured is that of the stream.
+func (l Limits) differ(found jetstream.StreamConfig) (limits, edit string) {
+	var differing []string
+	edit = "nats stream edit " + found.Name
+	if l.MaxAge > 0 && l.MaxAge != found.MaxAge {
+		has := "no maxAge"
+		if found.MaxAge > 0 {
+			has = "maxAge " + found.MaxAge.String()
+		}
+		differing = append(differing, fmt.Sprintf("the stream has %s, the configuration %v", has, l.MaxAge))
+		edit += " --max-age=" + l.MaxAge.String()
+	}
+	if l.MaxBytes > 0 && l.MaxBytes != found.MaxBytes {
+		has := "no maxBytes"
+		if found.MaxBytes > 0 {
+			has = fmt.Sprintf("maxBytes %d", found.MaxBytes)
+		}
+		differing = append(differing, fmt.Sprintf("the stream has %s, the configuration %d", has, l.MaxBytes))
+		edit += fmt.Sprintf(" --max-bytes=%d", l.MaxBytes)
+	}
+	return strings.Join(differing, "; "), edit
 }
 
 const anotherStream = "it cannot be changed: use another stream, or remove this one: nats stream rm NAME"

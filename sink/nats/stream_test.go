@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 )
 
 func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
@@ -91,6 +92,40 @@ func TestSink_creates_a_missing_stream(t *testing.T) {
 	if got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy || got.Discard != jetstream.DiscardOld || !got.AllowDirect ||
 		got.MaxBytes != 1<<20 || got.MaxAge != time.Minute || got.Duplicates != time.Minute || got.Replicas != 1 || len(got.Subjects) != 2 {
 		t.Errorf("created: %+v", got)
+	}
+}
+
+// What the file says of a stream that exists has no effect, and nobody would notice.
+func TestSink_warns_of_a_stream_that_has_other_limits(t *testing.T) {
+	b := newBroker(t)
+	js := b.connect(t)
+	has := jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, MaxAge: 168 * time.Hour, MaxBytes: -1}
+	must.Get(js.CreateStream(t.Context(), has))(t)
+	for _, c := range []struct {
+		limits nats.Limits
+		want   string
+	}{
+		{nats.Limits{}, ""},
+		{nats.Limits{MaxAge: 168 * time.Hour}, ""},
+		{
+			nats.Limits{MaxAge: 24 * time.Hour, MaxBytes: 1 << 20},
+			"the stream has maxAge 168h0m0s, the configuration 24h0m0s; the stream has no maxBytes, the configuration 1048576",
+		},
+	} {
+		cfg := config(b.addr())
+		cfg.Limits = c.limits
+		s, said := newTalkingSink(t, cfg)
+		ready(t, s)
+		warnings := must.Get(nats.Check(t.Context(), cfg))(t)
+		if c.want == "" {
+			assert.Empty(t, warnings, "%+v", c.limits)
+			assert.NotContains(t, said(), "other limits", "%+v", c.limits)
+			continue
+		}
+		require.Len(t, warnings, 1, "%+v", c.limits)
+		assert.Contains(t, warnings[0], c.want)
+		assert.Contains(t, warnings[0], "nats stream edit "+stream+" --max-age=24h0m0s --max-bytes=1048576")
+		assert.Equal(t, 1, strings.Count(said(), c.want), "the log has\n%s", said())
 	}
 }
 
