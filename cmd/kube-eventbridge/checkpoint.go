@@ -21,7 +21,7 @@ func newCheckpointCommand(s *streams) *cobra.Command {
 		Long: "Show and change what bridges remember: the version up to which everything of a stream is in the log, and the last state that the\n" +
 			"log has of each object. Checkpoints are those of the pipelines of a configuration file, or, without one, the files in the data\n" +
 			"directory. list and show disturb nobody. reset and rewind want the bridge to be stopped, and refuse while they see that one runs.",
-		Args: cobra.NoArgs,
+		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := cmd.PersistentFlags()

@@ -52,7 +52,10 @@ func (a *age) String() string {
 func (*age) Type() string { return "duration" }
 
 // flagError says what a flag takes where its value is refused in words of Go.
-func flagError(_ *cobra.Command, err error) error {
+func flagError(cmd *cobra.Command, err error) error {
+	if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 {
+		return noSuchCommand(cmd, before) // a flag of the command that was meant
+	}
 	var number *strconv.NumError
 	if !errors.As(err, &number) {
 		return err

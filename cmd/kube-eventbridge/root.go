@@ -76,7 +76,7 @@ func newRoot(s *streams) *cobra.Command {
 		Short: "Every change in a Kubernetes cluster, as a CloudEvent, once, in order, in your log",
 		Long: "kube-eventbridge watches Kubernetes resources and publishes every change as a CloudEvent.\n" +
 			"Start with: kube-eventbridge run configmaps, and in a second terminal: kube-eventbridge tail",
-		Args:              cobra.NoArgs,
+		Args:              noSuchCommand,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
@@ -96,6 +96,7 @@ func newRoot(s *streams) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), newCheckpointCommand(s), newStatusCommand(s), newResyncCommand(s), newAsyncAPICommand(s),
 		newValidateCommand(s), newVersionCommand(s))
+	refuseOtherShells(root)
 	return root
 }
 
@@ -128,7 +129,9 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 		}
 		return exitUsage
 	case errors.As(err, &problems):
-		_, _ = fmt.Fprintln(to, problems)
+		for _, p := range problems {
+			_, _ = fmt.Fprintf(to, "%s%v\n", prefixOf(p), p)
+		}
 		return exitUsage
 	case errors.As(err, &usage) || !started:
 		_, _ = fmt.Fprintf(to, "error: %v\nsee: %s --help\n", err, cmd.CommandPath())
@@ -139,6 +142,44 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 	default:
 		_, _ = fmt.Fprintf(to, "error: %v\n", err)
 		return exitFailed
+	}
+}
+
+// prefixOf returns what precedes a problem: one of a file begins with the file's name, as editors expect it.
+func prefixOf(p config.Problem) string {
+	if p.File == "" {
+		return "error: "
+	}
+	return ""
+}
+
+// noSuchCommand refuses a subcommand that there is not, and names those that there are.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	meant := ""
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		meant = ", did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return usagef("unknown command %q for %q%s; valid: %s", args[0], cmd.CommandPath(), meant, strings.Join(names, ", "))
+}
+
+// refuseOtherShells has cobra's completion command refuse the name of a shell that it does not know. Cobra prints its help.
+func refuseOtherShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Args = noSuchCommand
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 	}
 }
 

@@ -139,7 +139,7 @@ func TestReport_sums_up(t *testing.T) {
 		{"one starts", process(), []bridge.State{healthy("p", watching("a"), opening)}, Starting, "Starting: 1 of 2 streams watched"},
 		{"one lists", process(), []bridge.State{healthy("p", listing)}, Starting, "Starting: 0 of 1 stream watched"},
 		{"one waits", process(), []bridge.State{healthy("p", watching("a"), waiting)}, Failing, "The API server is away: 1 of 2 streams watched"},
-		{"one of a wildcard is not to be had", process(), []bridge.State{healthy("p", watching("a"), watching("b"), degraded)}, Live, "All 2 streams are live"},
+		{"one of a wildcard is not to be had", process(), []bridge.State{healthy("p", watching("a"), watching("b"), degraded)}, Live, "Both streams are live"},
 		{"the broker has not been reached yet", process(), []bridge.State{young}, Starting, "Starting: 0 of 1 stream watched"},
 		{"the API server is away", away, nil, Failing, "Starting: the API server has not answered yet"},
 		{"nothing runs yet", process(), nil, Starting, "Starting: the API server has not answered yet"},

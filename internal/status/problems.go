@@ -86,6 +86,8 @@ func (b *builder) sum(r *Report, idle string) {
 		r.State, r.Summary = Live, "Live: nothing exists yet that the configuration selects"
 	case streams == 1:
 		r.State, r.Summary = Live, "The stream is live"
+	case streams == 2:
+		r.State, r.Summary = Live, "Both streams are live"
 	default:
 		r.State, r.Summary = Live, fmt.Sprintf("All %d streams are live", streams)
 	}
