@@ -36,6 +36,9 @@ func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := at.Running(); err != nil { // nobody has to confirm what cannot be done
+				return changeError(at, err)
+			}
 			outdated, err := preview(cmd, s, at, names)
 			if err != nil {
 				return err
@@ -101,8 +104,8 @@ func preview(cmd *cobra.Command, s *streams, at place, names []string) (outdated
 // printCosts ends a preview.
 func printCosts(s *streams, at place, costs string) error {
 	_, err := fmt.Fprintln(s.text(), costs)
-	if user := at.User(); user != "" && err == nil {
-		_, err = fmt.Fprintln(s.text(), user)
+	if caution := at.Caution(); caution != "" && err == nil {
+		_, err = fmt.Fprintln(s.text(), caution)
 	}
 	return err
 }

@@ -29,6 +29,9 @@ func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := at.Running(); err != nil {
+				return changeError(at, err)
+			}
 			now := time.Now().Unix()
 			rewind := func(state *checkpoint.State) (*checkpoints.Change, error) {
 				return checkpoints.Rewind(state, names, to, now)

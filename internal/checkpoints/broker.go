@@ -41,8 +41,11 @@ func (t Topic) Discard(ctx context.Context) (backup string, err error) {
 	return "", kafka.Discard(ctx, t.Config, t.ID)
 }
 
-// User implements [Place].
-func (Topic) User() string { return waiting() }
+// Running implements [Place].
+func (Topic) Running() error { return nil }
+
+// Caution implements [Place].
+func (Topic) Caution() string { return waiting() }
 
 func (t Topic) look(ctx context.Context) (*Found, uint64, error) {
 	found, err := kafka.Inspect(ctx, t.Config, t.ID)
@@ -82,8 +85,11 @@ func (b Bucket) Discard(ctx context.Context) (backup string, err error) {
 	return "", nats.Discard(ctx, b.Config, b.ID)
 }
 
-// User implements [Place].
-func (Bucket) User() string { return waiting() }
+// Running implements [Place].
+func (Bucket) Running() error { return nil }
+
+// Caution implements [Place].
+func (Bucket) Caution() string { return waiting() }
 
 func (b Bucket) look(ctx context.Context) (*Found, uint64, error) {
 	found, err := nats.Inspect(ctx, b.Config, b.ID)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -184,22 +183,21 @@ func TestFile_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 	assert.Equal(t, state(), found.State, "it holds %+v", found)
 	var running *RunningError
 	assert.ErrorAs(t, must.Err(f.Change(t.Context(), resetPods)), &running, "want that a bridge runs")
-	got := f.User()
-	assert.True(t, strings.HasPrefix(got, "A kube-eventbridge runs with it"), "of its user it says %q", got)
+	assert.ErrorAs(t, f.Running(), &running, "want that a bridge runs")
 	if got, err := bridge.Load(t.Context()); err != nil || !reflect.DeepEqual(got, state()) {
 		t.Errorf("the bridge has %+v now, %v", got, err)
 	}
 }
 
 func TestTopic_says_that_its_user_is_not_known(t *testing.T) {
-	assert.Contains(t, (Topic{}).User(),
+	assert.Contains(t, (Topic{}).Caution(),
 		"cannot be told now: before anything is changed, what it writes is waited for, for 6s at least.")
 }
 
 func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 	f, bridge := written(t)
 	require.NoError(t, bridge.Close())
-	assert.Empty(t, f.User(), "without a user")
+	require.NoError(t, f.Running(), "without a bridge that runs")
 	first := must.Get(f.Change(t.Context(), resetPods))(t)
 	kept := must.Get(file.Inspect(t.Context(), first))(t)
 	assert.Equal(t, state(), kept, "the copy holds")

@@ -26,8 +26,11 @@ type Place interface {
 	String() string
 	// Look returns what the checkpoint holds, and disturbs nobody. A checkpoint that was never written has the zero identity.
 	Look(ctx context.Context) (*Found, error)
-	// User says for a person what is known of a bridge that runs with the checkpoint; empty where none does.
-	User() string
+	// Running is a [*RunningError] if a bridge is seen to run with the checkpoint now. At a broker that takes a while, and
+	// [Place.Change] does it.
+	Running() error
+	// Caution says for a person what to know before a change, if Running cannot tell; it is empty otherwise.
+	Caution() string
 	// Change opens a checkpoint that was written, and commits what decide makes of its state, if that moves anything. Backup is where a copy of what it held is; empty where there is
 	// none. The error is a [*RunningError] while a bridge runs.
 	Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error)
@@ -67,13 +70,16 @@ func (f File) Look(ctx context.Context) (*Found, error) {
 	return &Found{state, saved}, err
 }
 
-// User implements [Place].
-func (f File) User() string {
+// Running implements [Place].
+func (f File) Running() error {
 	if used, err := file.InUse(string(f)); err != nil || !used {
-		return "" // an error comes again when the file is to be changed
+		return nil // an error comes again when the file is to be read or changed
 	}
-	return "A kube-eventbridge runs with it: nothing can be changed until that is stopped."
+	return &RunningError{f.String()}
 }
+
+// Caution implements [Place].
+func (File) Caution() string { return "" }
 
 // Change implements [Place].
 func (f File) Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error) {
