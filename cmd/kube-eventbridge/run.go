@@ -129,6 +129,7 @@ func (f *runFlags) load(s *streams, args []string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	printWarnings(s.Err, cfg.ArgumentWarnings())
 	f.override(cfg)
 	return cfg, nil
 }

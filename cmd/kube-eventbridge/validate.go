@@ -40,7 +40,9 @@ func newValidateCommand(s *streams) *cobra.Command {
 		Use:   "validate --config FILE",
 		Short: "Check a configuration file, alone or against its cluster and its brokers",
 		Long: "Check a configuration file without a cluster or a broker. Every problem is one line on stderr:\n" +
-			"FILE:LINE:COLUMN: path: what is wrong; what is valid. Files with secrets need not exist here.\n\n" +
+			"FILE:LINE:COLUMN: path: what is wrong; what is valid. Files with secrets need not exist here.\n" +
+			"Short names of custom resources are not known. Only --cluster finds that two names of a pipeline are one such\n" +
+			"resource, which run refuses.\n\n" +
 			"With --cluster it asks the API server whether the resources exist and may be listed and watched, by the user of the\n" +
 			"kubeconfig, and brokers whether they take the credentials and the stream or the topics have sound settings. Nothing\n" +
 			"is made or changed, so permissions to publish are not tried. The exit code is 1 if only somebody could not be asked.",

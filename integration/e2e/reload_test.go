@@ -302,7 +302,7 @@ func TestReload_changes_nothing_where_the_file_is_wrong_and_says_why(t *testing.
 		{strings.Replace(good, "server: {listen: ", "server: {listen: \":1\"} # ", 1), "server.listen: cannot change"},
 		{strings.Replace(good, "pipelines:", "leaderElection: {}\npipelines:", 1), "leaderElection"},
 		{strings.Replace(good, "configmaps", "nodes", 1), "bridge.yaml:7:35: pipelines[0].resources[0].namespaces: resource nodes is cluster-scoped"},
-		{strings.Replace(good, "[{resource: configmaps, namespaces: [busy]}]", "[{resource: secrets}, {resource: secret}]", 1), "resources[1].resource: secret and secrets before it are one resource"},
+		{strings.Replace(good, "[{resource: configmaps, namespaces: [busy]}]", "[{resource: networkpolicies}, {resource: networkpolicy}]", 1), "resources[1].resource: networkpolicy and networkpolicies before it are one resource"},
 		{strings.Replace(good, "nats: {", "nats: {tokenFile: nothing, ", 1), "nothing: no such file or directory"},
 		{good[:len(good)/2], "bridge.yaml:"},
 	} {

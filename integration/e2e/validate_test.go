@@ -54,7 +54,9 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 		`pipelines\[0\].resources\[2\].resource: componentstatuses cannot be listed and watched; name a resource that has the verbs .*`)
 
 	r.configure(`[{resource: cm}, {resource: configmaps, namespaces: [shop]}]`)
-	r.validates(2, `pipelines\[0\].resources\[1\].resource: configmaps and cm before it are one resource, .*; remove one, or give them different namespaces`)
+	r.validates(2, `pipelines\[0\].resources\[1\].resource: configmaps may name the same objects as cm before it, .*`)
+	r.configure(`[{resource: networkpolicy}, {resource: networkpolicies, namespaces: [shop]}]`) // a singular that only the cluster knows
+	r.validates(2, `pipelines\[0\].resources\[1\].resource: networkpolicies and networkpolicy before it are one resource, .*; remove one, or give them different namespaces`)
 
 	// Who may do nothing is told each thing; what rbac prints is enough.
 	r.configure(`[{resource: secrets}, {resource: configmaps, namespaces: [default]}]`)

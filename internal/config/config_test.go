@@ -247,6 +247,13 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
+func TestFromArgs_warns_of_a_name_that_is_nearly_one_of_Kubernetes(t *testing.T) {
+	got := must.Get(FromArgs(Args{Resources: []string{"pods", "secretz", "widgets.example.com"}}))(t)
+	assert.Equal(t, Problems{{
+		Path: "argument 2", Message: "secretz is no resource that Kubernetes 1.36 has by itself, did you mean secrets?",
+	}}, got.ArgumentWarnings())
+}
+
 // What was printed is not in the embedded server's log, so that both must not have one checkpoint.
 func TestFromArgs_for_the_standard_output_is_another_pipeline(t *testing.T) {
 	got := must.Get(FromArgs(Args{Resources: []string{"pods"}, Stdout: true, DataDir: "/d"}))(t)

@@ -124,6 +124,19 @@ func FromArgs(args Args) (*Config, error) {
 	return c, nil
 }
 
+// ArgumentWarnings returns which resources of a configuration that [FromArgs] has made are probably misspelt.
+func (c *Config) ArgumentWarnings() (warnings Problems) {
+	_, found := c.check()
+	for i := range c.Pipelines[0].Resources {
+		for _, w := range found {
+			if w.path == fmt.Sprintf("pipelines[0].resources[%d].resource", i) {
+				warnings = append(warnings, Problem{Path: argument(i), Message: oneLine(w.message)})
+			}
+		}
+	}
+	return warnings
+}
+
 // place puts the servers and the state where args say.
 func (c *Config) place(args Args) (err error) {
 	c.Server.Listen = cmp.Or(args.Listen, c.Server.Listen)

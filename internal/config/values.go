@@ -3,12 +3,15 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 )
 
 // Size is a number of bytes, written as Kubernetes writes quantities: 256Mi, 1G, 1048576.
@@ -147,12 +150,18 @@ func (r ResourceName) Arg() string {
 	return r.String()
 }
 
+// plural returns the resource's plural, also if r has a short name or the singular of a resource that Kubernetes has by
+// itself.
+func (r ResourceName) plural() string {
+	return cmp.Or(builtin.Plural(r.Plural, r.Group, !r.unresolved()), r.Plural)
+}
+
 // overlaps reports whether both may name the same objects, and neither yields to the other: versions of a resource are the same objects.
 func (r ResourceName) overlaps(o ResourceName) bool {
 	if r.Wildcard() || o.Wildcard() {
 		return r == o
 	}
-	return r.Plural == o.Plural && (r.Group == o.Group || r.unresolved() || o.unresolved())
+	return r.plural() == o.plural() && (r.Group == o.Group || r.unresolved() || o.unresolved())
 }
 
 // meets reports whether both may name the same objects.

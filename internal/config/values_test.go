@@ -153,6 +153,10 @@ func TestResourceName_overlaps_where_objects_may_be_the_same(t *testing.T) {
 		{"events.v1", "events.events.k8s.io", false},
 		{"events", "events.events.k8s.io", true},
 		{"events", "events.v1", true},
+		{"po", "pods", true},
+		{"deploy", "deployment.v1.apps", true},
+		{"deploy", "po", false},
+		{"ev.v1", "events.events.k8s.io", false},
 	} {
 		var a, b ResourceName
 		require.NoError(t, a.UnmarshalText([]byte(c.a)))
