@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
 )
 
@@ -19,14 +22,14 @@ import (
 const progressEvery = 5 * time.Second
 
 type resyncFlags struct {
-	server, pipeline, output string
-	noWait                   bool
+	file, server, pipeline, output string
+	noWait                         bool
 }
 
 func newResyncCommand(s *streams) *cobra.Command {
 	var f resyncFlags
 	cmd := &cobra.Command{
-		Use:   "resync [RESOURCE...]",
+		Use:   "resync [RESOURCE...] [--config FILE | --server ADDRESS]",
 		Short: "Have a bridge that runs publish again what exists now",
 		Long: "Ask a bridge that runs to publish again everything that exists now, or only these resources, and wait until its log has it. A resource is\n" +
 			"written as in the bridge's configuration, as plural[.version][.group], or by its short name or kind; NAME/NAMESPACE is what is read in one\n" +
@@ -37,18 +40,49 @@ func newResyncCommand(s *streams) *cobra.Command {
 			"  kubectl port-forward deploy/kube-eventbridge 8080 & kube-eventbridge resync",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), s, args) },
 	}
-	cmd.Flags().StringVar(&f.server, "server", "http://127.0.0.1:8080", "`address` of the bridge's HTTP server (its server.listen)")
+	cmd.Flags().StringVarP(&f.file, "config", "c", "", "the bridge's configuration `file`, which says where it listens on this machine")
+	cmd.Flags().StringVar(&f.server, "server", "",
+		"`address` of the bridge's HTTP server (its server.admin, or else server.listen; default http://127.0.0.1:8080)")
 	cmd.Flags().StringVar(&f.pipeline, "pipeline", "", "only this pipeline of the bridge")
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "end when the bridge has begun")
 	addOutputFlag(cmd, &f.output)
-	completeArgs(cmd, func(string) []string { return builtins() })
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	complete(cmd, "pipeline", func() []string { return pipelinesIn(f.file) })
+	completeArgs(cmd, func(string) []string {
+		if f.file != "" {
+			return resourcesIn(f.file, f.pipeline)
+		}
+		return builtins()
+	})
 	return cmd
 }
 
-func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) error {
-	client, err := resync.NewClient(f.server)
+// address returns where the bridge takes requests, and what says so.
+func (f *resyncFlags) address() (server, from string, err error) {
+	switch {
+	case f.file != "" && f.server != "":
+		return "", "", usagef("--config and --server exclude each other: leave one out")
+	case f.file == "":
+		return cmp.Or(f.server, "http://127.0.0.1:8080"), "--server", nil
+	}
+	cfg, warnings, err := config.Load(f.file)
 	if err != nil {
-		return usagef("--server: %w", err)
+		return "", "", reported(err, warnings)
+	}
+	if cfg.Server.Admin != "" {
+		return endpoint.Local(cfg.Server.Admin), "server.admin", nil
+	}
+	return endpoint.Local(cfg.Server.Listen), "server.listen", nil
+}
+
+func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) error {
+	server, from, err := f.address()
+	if err != nil {
+		return err
+	}
+	client, err := resync.NewClient(server)
+	if err != nil {
+		return usagef("%s: %w", from, err)
 	}
 	defer client.Close()
 	all, err := client.Start(ctx, f.pipeline, resources)
@@ -57,7 +91,7 @@ func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) e
 	case errors.As(err, &unknown):
 		return &inputError{err}
 	case err != nil:
-		return fmt.Errorf("ask for a resync: %w; does a bridge run with server.listen at %s? --server says where it is", err, f.server)
+		return fmt.Errorf("ask for a resync: %w; does a bridge run with server.listen at %s? --server says where it is", err, server)
 	}
 	told := resyncTeller{to: io.Discard, told: map[string]string{}}
 	if f.output == "" {
