@@ -127,6 +127,12 @@ func (r *fixture) settle(namespace string) {
 	name := fmt.Sprint("last-", time.Now().UnixNano())
 	r.configMap(namespace, name, nil)
 	r.await("the last object", func(log []entry) bool { return story(log, namespace+"/"+name) == "added" })
+	r.awaitSettled()
+}
+
+// awaitSettled waits until the log has all that was read: an object's event may overtake those of others.
+func (r *fixture) awaitSettled() {
+	r.t.Helper()
 	r.poll("nothing to wait", func() (bool, string) {
 		waits, found := r.bridge.Metric("oldest_unsettled_seconds")
 		return found && waits == 0, fmt.Sprintf("something waits for %v s", waits)

@@ -288,7 +288,8 @@ func (r *fixture) limit(room int) {
 	must.Get(r.js.UpdateStream(r.t.Context(), cfg))(r.t)
 }
 
-// killFull kills the bridge when the log is at its limit, and has it take whatever comes again.
+// killFull kills the bridge when the log is at its limit, and has it take whatever comes again, but not what the bridge
+// had sent.
 func (r *fixture) killFull() {
 	r.t.Helper()
 	r.poll("the log to be full", func() (bool, string) {
@@ -296,7 +297,11 @@ func (r *fixture) killFull() {
 		has, most := s.CachedInfo().State.Msgs, s.CachedInfo().Config.MaxMsgs
 		return int64(has) >= most, fmt.Sprintf("it has %d of %d messages", has, most) //nolint:gosec // there are few
 	})
+	clients := r.broker.Clients()
 	r.bridge.kill()
+	r.eventually("the server to have read all that the bridge had sent", func() bool { return r.broker.Clients() < clients })
+	_, err := r.js.Publish(r.t.Context(), "k8s.full", nil) // the answer comes behind the answers to that
+	require.Error(r.t, err, "the log is not full")
 	r.limit(-1)
 }
 

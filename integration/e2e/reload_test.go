@@ -196,6 +196,7 @@ func (b *busy) end(kinds ...string) {
 		must.Get(b.kube.CoreV1().Secrets("busy").Create(t.Context(), last, metav1.CreateOptions{}))(t)
 		b.awaitStory("busy/the-last-one", "added")
 		b.awaitStatus(200, "") // it may have come with a list
+		b.awaitSettled()
 	}
 }
 

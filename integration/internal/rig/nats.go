@@ -125,6 +125,13 @@ func (n *NATS) Reload() error {
 	return n.s.ReloadOptions(n.Options())
 }
 
+// Clients returns how many connections the server has. One that was closed counts until the server has read all of it.
+func (n *NATS) Clients() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.s.NumClients()
+}
+
 // Stop returns when the server has ended. Stopping one that does not run does nothing.
 func (n *NATS) Stop() {
 	n.mu.Lock()
