@@ -123,7 +123,9 @@ func (a *attempt) settled(rc Receipt, err error) {
 	if err != nil && a.retriable(err) && a.r.park(a, err) {
 		return
 	}
-	a.r.settled(a, err == nil)
+	if a.r.settled(a, err == nil) && IsPermanent(err) {
+		err = &unansweredError{err}
+	}
 	r, done := a.r, a.done
 	a.ctx, a.m, a.done, a.cause = nil, nil, nil, nil
 	r.spare.Put(a)
@@ -161,15 +163,28 @@ func (r *Retrier) park(a *attempt, cause error) bool {
 	return true
 }
 
-// settled takes note that a is not published again.
-func (r *Retrier) settled(a *attempt, succeeded bool) {
+// settled takes note that a is not published again, and reports whether it has failed before.
+func (r *Retrier) settled(a *attempt, succeeded bool) (failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if succeeded {
 		r.delay = 0
 	}
 	delete(r.failing, a)
+	failed = !a.since.IsZero()
 	a.since, a.last = time.Time{}, nil
+	return failed
+}
+
+type unansweredError struct{ error }
+
+func (e *unansweredError) Unwrap() error { return e.error }
+
+// IsUnanswered reports whether err is that of a [Retrier] for a message that the broker will never take, of which it may
+// have taken an earlier try whose answer did not come.
+func IsUnanswered(err error) bool {
+	var unanswered *unansweredError
+	return errors.As(err, &unanswered)
 }
 
 // Failing returns since when the message fails that has failed longest of those that are not settled, and why it failed

@@ -152,9 +152,8 @@ func (s *stream) agrees(key string, exists *source.Ident, written int64, positio
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, ok := s.known(key)
-	_, refused := s.refused.tries[key]
 	switch {
-	case refused || ok && after(row.ResourceVersion, position):
+	case s.isRefused(key) && numeric(position) != 0 || ok && after(row.ResourceVersion, position):
 		return true
 	case exists == nil:
 		return !ok || row.Deleted

@@ -5,7 +5,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -114,10 +113,7 @@ func incomparable(saved *checkpoint.Stream, epoch uint64, position string, why s
 	saved.Epoch, saved.Since, saved.Owes = epoch, epoch, owes
 	saved.Announced, saved.Unannounced, saved.Replay = "", checkpoint.Snapshot{}, checkpoint.Replay{}
 	saved.Floors = nil
-	saved.Refused = slices.Clone(saved.Refused)
-	for i := range saved.Refused {
-		saved.Refused[i].Version = ""
-	}
+	saved.Refused = withoutVersions(saved.Refused)
 }
 
 // renew begins a new epoch, in which the reader lists next. Before the first event of that list the epoch is durable, so
@@ -169,7 +165,10 @@ func (s *stream) adopt() {
 	s.epoch = s.saved.Epoch
 	s.since.Store(s.saved.Since)
 	s.ledger.DropTombstones() // a watch of this epoch shows nothing of what they are for
-	s.refused.forgetVersions()
+	s.saved.Refused = withoutVersions(s.saved.Refused)
+	for _, t := range s.refused.tries {
+		t.version = ""
+	}
 	s.mismatch, s.held, s.distrusted = nil, "", false
 	select {
 	case <-s.again: // the list that was asked for is the one that follows

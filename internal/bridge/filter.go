@@ -3,6 +3,8 @@
 package bridge
 
 import (
+	"errors"
+
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -49,9 +51,16 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 		d.passed = true
 		return false
 	}
+	if s.lacksEvent(d.Key()) {
+		a.rejected, d.digest = errRefusedBefore, [16]byte{}
+		return false
+	}
 	s.metrics.filtered(reason)
 	return true
 }
+
+// errRefusedBefore is why a rejection stands for a change that the filter leaves out.
+var errRefusedBefore = errors.New("the broker has refused an event of the object that the filter had let through, and the filter leaves this one out")
 
 // undecided reports that the filter could not decide on a change.
 func (s *stream) undecided(key string, dropped bool, err error) {

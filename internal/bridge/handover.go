@@ -165,7 +165,9 @@ func (p *session) successor(
 			to.Entered = cmp.Or(to.Entered, saved.Entered)
 		}
 	}
-	slices.SortFunc(to.Refused, func(a, b checkpoint.Refused) int { return byKey(a, b.Key) })
+	slices.SortFunc(to.Refused, func(a, b checkpoint.Refused) int {
+		return cmp.Or(byKey(a, b.Key), cmp.Compare(numeric(b.Version), numeric(a.Version)))
+	})
 	to.Refused = slices.CompactFunc(to.Refused, func(a, b checkpoint.Refused) bool { return a.Key == b.Key })
 	next := sequence.TakeOver(order, namespaces)
 	next.Resume(newest(rows))
@@ -191,7 +193,7 @@ func (p *session) successor(
 		}
 	}
 	if next.Owes >= sequence.Republish {
-		to.Position, to.Floors = "", nil
+		to.Position, to.Floors, to.Refused = "", nil, withoutVersions(to.Refused)
 	}
 	return to
 }

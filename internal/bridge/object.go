@@ -25,8 +25,8 @@ type delta struct {
 	repeated bool
 	// rejected: a rejected event stands in its place.
 	rejected bool
-	// counted: its object was refused before, and the checkpoint has counted this change.
-	counted bool
+	// counted is how many of its changes the checkpoint has counted when their object was refused, and others not.
+	counted int
 	// digest is what the stream's filter wants to be told when the object changes again. Passed: it has let the change through.
 	digest [16]byte
 	passed bool
@@ -83,8 +83,8 @@ type attempt struct {
 	unknown, missed bool
 	// acknowledged: the broker has the message.
 	acknowledged bool
-	// blocked: the broker does not take the rejection, or the marker, either.
-	blocked bool
+	// blocked is since when the broker does not take the rejection, or the marker, either; zero where it does.
+	blocked time.Time
 }
 
 // marker is a message about a stream.
@@ -147,7 +147,7 @@ func (o *object) push(d delta, fold bool) (folded *delta) {
 	if n := len(o.pending); fold && n > 0 {
 		if last := &o.pending[n-1]; foldable(last, &d) {
 			old := *last
-			d.Count, d.counted = count(last)+count(&d), last.counted && d.counted
+			d.Count, d.counted = count(last)+count(&d), last.counted+d.counted
 			d.Ticket, old.Ticket = old.Ticket, d.Ticket
 			*last = d
 			return &old
@@ -165,12 +165,7 @@ func foldable(older, newer *delta) bool {
 }
 
 // count returns how many changes an event of d stands for.
-func count(d *delta) int {
-	if d.counted {
-		return d.Count
-	}
-	return max(d.Count, 1)
-}
+func count(d *delta) int { return max(d.Count, 1) }
 
 // take makes the oldest pending change the attempt, unless one is under way; the caller holds stream.mu.
 func (o *object) take() {

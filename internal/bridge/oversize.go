@@ -81,9 +81,6 @@ func (p *session) unkept(ctx context.Context, o *object, err error) {
 	s.often.unkept.Do(func() {
 		p.log.Warn("what is too large for an event cannot be stored; it is tried again", "stream", s.name, "object", o.key, "err", err)
 	})
-	if !a.blocked {
-		a.blocked = true
-		p.broker.blocked(err)
-	}
+	p.block(a, err)
 	p.again(o, unkeptDelay)
 }

@@ -69,17 +69,12 @@ func (s *stream) refuse(key string, d *delta, err error) bool {
 		default:
 		}
 	}
-	t.version, t.changes, t.err = d.ResourceVersion, t.changes+count(d), err
-	at, there := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
-	saved := slices.Clone(s.saved.Refused) // a commit may have the one before
-	if !there {
-		saved = slices.Insert(saved, at, checkpoint.Refused{Key: key})
+	t.version, t.changes, t.err = d.ResourceVersion, t.changes+count(d)-d.counted, err
+	saved := s.record(key)
+	saved.Changes = t.changes
+	if saved.Version == "" || after(d.ResourceVersion, saved.Version) {
+		saved.Version = d.ResourceVersion
 	}
-	saved[at].Changes = t.changes
-	if v := saved[at].Version; v == "" || after(d.ResourceVersion, v) {
-		saved[at].Version = d.ResourceVersion
-	}
-	s.saved.Refused = saved
 	if row, exists := s.ledger.Get(key); exists && d.Again != 0 {
 		row.Behind = true // so that it is told again
 		s.ledger.Put(key, row)
@@ -89,42 +84,72 @@ func (s *stream) refuse(key string, d *delta, err error) bool {
 
 func byKey(o checkpoint.Refused, key string) int { return strings.Compare(o.Key, key) }
 
+// record returns what is saved of an object, to be changed. A commit may have what was saved before, so it is another
+// one. The caller holds mu.
+func (s *stream) record(key string) *checkpoint.Refused {
+	at, there := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
+	s.saved.Refused = slices.Clone(s.saved.Refused)
+	if !there {
+		s.saved.Refused = slices.Insert(s.saved.Refused, at, checkpoint.Refused{Key: key})
+	}
+	return &s.saved.Refused[at]
+}
+
 // carry has a change stand for those too that were refused of its object before. What is listed is their outcome, and no
-// change of its own. The caller holds mu.
+// change of its own. What is watched again stands for itself, unless it is the last one that was refused. The caller
+// holds mu.
 func (s *stream) carry(key string, d *delta) {
 	t := s.refused.tries[key]
-	if t == nil || d.repeated {
+	if t == nil || d.repeated || d.counted > 0 && after(s.record(key).Version, d.ResourceVersion) {
 		return
 	}
 	if !d.Listed || t.changes == 0 {
-		t.changes += count(d)
+		t.changes += count(d) - d.counted
 	}
-	d.Count, t.changes = t.changes, 0
+	d.Count, d.counted, t.changes = t.changes, 0, 0
+}
+
+// uncount takes note that n changes that were counted have events of their own. The caller holds mu.
+func (s *stream) uncount(key string, n int) {
+	if t := s.refused.tries[key]; t != nil {
+		t.changes = max(t.changes-n, 0)
+		saved := s.record(key)
+		saved.Changes = max(saved.Changes-n, 0)
+	}
 }
 
 // takeBack has the next event of an object stand for what one was to stand for that was not published. The caller holds mu.
 func (s *stream) takeBack(key string) {
 	if t := s.refused.tries[key]; t != nil {
-		at, _ := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
-		t.changes = s.saved.Refused[at].Changes
+		t.changes = s.record(key).Changes
 	}
 }
 
 // counted reports whether a change that a watch shows was counted when its object was refused, by a process that died
 // before the position had passed it. The caller holds mu.
-func (s *stream) counted(key, version string) bool {
+func (s *stream) counted(key string, c *source.Change) bool {
 	at, refused := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
-	return refused && numeric(version) != 0 && numeric(version) <= numeric(s.saved.Refused[at].Version)
+	return refused && c.Again == 0 && numeric(c.ResourceVersion) != 0 &&
+		numeric(c.ResourceVersion) <= numeric(s.saved.Refused[at].Version)
+}
+
+// lacksEvent reports whether the log lacks an event of an object.
+func (s *stream) lacksEvent(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isRefused(key)
 }
 
 // isRefused reports whether the log lacks the state of an object. The caller holds mu.
 func (s *stream) isRefused(key string) bool { return s.refused.tries[key] != nil }
 
-// forgetVersions is for where versions do not compare any more with those before.
-func (r *refusals) forgetVersions() {
-	for _, t := range r.tries {
-		t.version = ""
+// withoutVersions is for where versions do not compare any more with those before.
+func withoutVersions(refused []checkpoint.Refused) []checkpoint.Refused {
+	refused = slices.Clone(refused)
+	for i := range refused {
+		refused[i].Version = ""
 	}
+	return refused
 }
 
 // accept takes note that the log has what an object is. The caller holds mu.
@@ -200,7 +225,7 @@ func (s *stream) nextRefused() (next string, at time.Time) {
 
 // retry publishes what the log lacks of an object, as it was at the position. What is newer comes with the watch. An API
 // server that does not tell is asked again later. Where versions are no numbers it cannot be told whether what is read
-// is older than what was refused: the next change or list shows the object.
+// is older than what was refused: the next change or audit shows the object.
 func (s *stream) retry(ctx context.Context, key string) {
 	position := s.safe()
 	if !s.tries(key, position) {

@@ -3,21 +3,23 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
@@ -345,11 +347,7 @@ func TestRefused_object_does_not_keep_a_rewind_from_ending(t *testing.T) {
 	s.mu.Unlock()
 	refuse(log)
 	before := len(log.lines())
-	r.cfg.Client = answeredBy(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"20"},"items":[
-			{"metadata":{"name":"a","namespace":"default","uid":"u1","resourceVersion":"18"}}]}`)
-	}))
+	r.cfg.Client = lists(t, "20", "a u1 18")
 	s.retry(t.Context(), "default/a")
 	s.session.settleNow(t)
 	assert.Equal(t, []string{"updated default/a u1 18 relist 2"}, log.lines()[before:], "it stands for both changes")
@@ -379,4 +377,217 @@ func TestRefused_end_does_not_keep_another_stream_from_taking_over(t *testing.T)
 	w.put("configmaps", "bank/stuck", "a=b")
 	must.Happen(t, "the object", func() bool { return slices.Contains(alive(log.fakeLog), "bank/stuck 5") })
 	require.NoError(t, b.stop())
+}
+
+// lists is a client of an API server that has "name uid version" at any version.
+func lists(t *testing.T, version string, objects ...string) *source.Client {
+	return answeredBy(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		var items []string
+		for _, o := range objects {
+			f := strings.Fields(o)
+			items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"default","uid":%q,"resourceVersion":%q}}`, f[0], f[1], f[2]))
+		}
+		_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q},"items":[%s]}`,
+			version, strings.Join(items, ","))
+	}))
+}
+
+// retried has a stream try an object as it is at a version.
+func (r *rig) retried(s *stream, key, version string, objects ...string) {
+	r.t.Helper()
+	s.status.State(source.Watching, nil)
+	r.cfg.Client = lists(r.t, version, objects...)
+	s.retry(r.t.Context(), key)
+	r.settle()
+}
+
+// The broker stores an event, the answer is lost, and from then on it refuses the object.
+func TestRefused_event_that_the_broker_had_taken_is_looked_for(t *testing.T) {
+	log, _, r, s := listed(t, "10")
+	refusing := false
+	log.set(func() {
+		log.faults = func() fault { refusing = true; return lostAnswer }
+		log.refuse = func(m *sink.Message) bool { return refusing && strings.HasSuffix(m.Subject, ".a") }
+	})
+	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
+	r.settle()
+	assert.False(t, s.lacks())
+	log.set(func() { log.faults = func() fault { return noFault }; log.refuse = nil })
+	send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
+	r.settle()
+	assert.Empty(t, alive(log.fakeLog))
+	r.stopSaved()
+}
+
+// Another stream shows that etcd was restored while a change is on its way that is refused.
+func TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older(t *testing.T) {
+	log, store, r, s := listed(t, "1000", "a u1 900")
+	refuse(log, "a")
+	gate := log.hold()
+	send(t, s, source.Updated, "a", "u1", "1001", source.ReasonWatch)
+	cause := &source.RewoundError{Stream: "other", Position: "1000", Server: "500"}
+	r.committing.Lock()
+	s.restored(r.epochs.next(), source.Why{Cause: source.CauseRestored}, cause)
+	r.committing.Unlock()
+	close(gate)
+	r.settle()
+	log.set(func() { log.gate = nil })
+	require.NoError(t, s.renew(t.Context(), cause))
+	relist(t, s, "500", "a u1 450")
+	r.settle()
+	require.True(t, s.lacks())
+	r.stopSaved()
+	refuse(log)
+	r, s = startStream(t, log, store)
+	r.retried(s, "default/a", "500", "a u1 450")
+	assert.Equal(t, []string{"default/a 450"}, alive(log.fakeLog))
+	r.stopSaved()
+}
+
+func TestRefused_objects_of_two_histories_have_no_versions_behind_a_handover(t *testing.T) {
+	r := start(t, newReadableLog(), &memoryStore{})
+	refused := func(changes int, version string) []checkpoint.Refused {
+		return []checkpoint.Refused{{Key: "bank/x", Changes: changes, Version: version}}
+	}
+	for name, c := range map[string]struct {
+		since uint64
+		want  checkpoint.Refused
+	}{
+		"one history":   {5, checkpoint.Refused{Key: "bank/x", Changes: 2, Version: "1000"}},
+		"two histories": {9, checkpoint.Refused{Key: "bank/x", Changes: 2}},
+	} {
+		r.state.Streams = map[string]checkpoint.Stream{
+			"configmaps.v1/bank": {Position: "1000", Epoch: 5, Since: 5, Namespaced: true, Refused: refused(1, "900")},
+			"configmaps.v1/shop": {Position: "1001", Epoch: 9, Since: c.since, Namespaced: true, Refused: refused(2, "1000")},
+		}
+		a := &membership.Assignment{Stream: source.Stream{Resource: configMaps}, From: []string{"configmaps.v1/bank", "configmaps.v1/shop"}}
+		next := r.successor(a, nil, r.epochs.next)
+		assert.Equal(t, []checkpoint.Refused{c.want}, next.Refused, name)
+	}
+}
+
+// As many objects are recorded as may be. One more waits, and holds up what would have the others tried.
+func TestRefused_object_that_waits_long_has_everything_read_again(t *testing.T) {
+	log, _, r, s := listed(t, "10", "x u2 6")
+	refuse(log, "x")
+	r.refusals.Store(maxRefused)
+	r.roomTime = 0
+	restarted := make(chan struct{}, 1)
+	r.restart = func() { restarted <- struct{}{} }
+	send(t, s, source.Updated, "x", "u2", "11", source.ReasonWatch)
+	<-restarted
+	_ = r.stop()
+}
+
+func TestRefused_event_is_rejected_behind_a_filter_that_leaves_out_what_follows(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	s := r.stream(&StreamSpec{Filter: leavesOut("12")})
+	snapshot(t, s, "10", "a u1 5")
+	refuse(log, "a")
+	live(t, s, []happening{{source.Updated, "a", "u1", "11"}, {source.Updated, "a", "u1", "12"}})
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	require.True(t, s.lacks())
+	refuse(log)
+	r.retried(s, "default/a", "20", "a u1 12")
+	lines := log.lines()
+	assert.Equal(t, "rejected default/a u1 12 relist 2", lines[len(lines)-1])
+	assert.False(t, s.lacks())
+	r.stopSaved()
+}
+
+// rates returns what the events of an object behind the first so many messages stand for.
+func rates(log readableLog, from int, name string) (all []string) {
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	for i := range log.log[from:] {
+		if m := &log.log[from+i]; attribute(m, "name") == name {
+			all = append(all, cmp.Or(attribute(m, "sampledrate"), "1"))
+		}
+	}
+	return all
+}
+
+// The next process watches refused changes again, and its broker takes them.
+func TestRefused_changes_that_are_published_after_all_stand_for_themselves(t *testing.T) {
+	changes := []happening{{source.Updated, "a", "u1", "12"}, {source.Updated, "a", "u1", "13"}, {source.Updated, "a", "u1", "14"}}
+	for name, c := range map[string]struct {
+		again []happening
+		want  []string
+	}{
+		"all":      {changes, []string{"1", "1", "1"}},
+		"the rest": {changes[1:], []string{"1", "2"}}, // the position had passed the first one
+		"none":     {[]happening{{source.Updated, "a", "u1", "15"}}, []string{"4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, store, r, s := listed(t, "10", "a u1 5")
+			refuse(log, "a")
+			_ = must.Get(s.Admit(t.Context(), "11", 1))(t) // something else is on its way
+			live(t, s, changes)
+			require.NoError(t, r.save(t.Context()))
+			_ = r.stop()
+			refuse(log)
+			r, s = startStream(t, log, store)
+			before := len(log.lines())
+			live(t, s, c.again)
+			assert.Equal(t, c.want, rates(log, before, "a"))
+			assert.False(t, s.lacks())
+			r.stopSaved()
+		})
+	}
+}
+
+func TestRefused_changes_stand_for_themselves_in_a_rewind(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r, s := saved(t, log, store)
+	taken := []happening{{source.Updated, "a", "u1", "11"}, {source.Updated, "a", "u1", "12"}}
+	refused := []happening{{source.Updated, "a", "u1", "15"}, {source.Updated, "a", "u1", "16"}}
+	live(t, s, taken)
+	refuse(log, "a")
+	live(t, s, refused)
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	r.stopSaved()
+	refuse(log)
+	store.rewind()
+	log.forgetIDs()
+	r, s = startStream(t, log, store)
+	before := len(log.lines())
+	live(t, s, slices.Concat(taken, refused))
+	assert.Equal(t, []string{"1", "1", "1", "1"}, rates(log, before, "a"))
+	r.stopSaved()
+}
+
+// Nobody can tell whether what is read is older than what was refused.
+func TestRefused_object_whose_version_is_no_number_is_found_by_an_audit(t *testing.T) {
+	log, store, r, s := listed(t, "list-1", "a u1 v-1")
+	refuse(log, "a")
+	live(t, s, []happening{{source.Updated, "a", "u1", "v-2"}})
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "v-3"})
+	r.stopSaved()
+	refuse(log)
+	r, s = startStream(t, log, store)
+	r.retried(s, "default/a", "v-3", "a u1 v-2")
+	require.True(t, s.lacks())
+	differing, done, err := s.audit(t.Context())
+	require.NoError(t, err)
+	assert.True(t, done)
+	assert.Equal(t, []string{"default/a"}, differing)
+	r.stopSaved()
+}
+
+func TestResync_that_is_due_waits_until_the_log_lacks_no_object(t *testing.T) {
+	r := newResyncs()
+	now := time.Now()
+	assert.True(t, r.mayBegin(now, true), "the first one does not wait")
+	r.postpone()
+	assert.False(t, r.mayBegin(now, false))
+	assert.True(t, r.mayBegin(now.Add(time.Minute), false))
+	assert.False(t, r.mayBegin(now.Add(time.Minute), true))
+	for range 20 {
+		r.postpone()
+	}
+	assert.False(t, r.mayBegin(now.Add(lastResyncAgain-time.Second), false))
+	r.told()
+	assert.True(t, r.mayBegin(now, true))
 }

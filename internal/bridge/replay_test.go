@@ -21,6 +21,10 @@ func (s *memoryStore) rewind() {
 	defer s.mu.Unlock()
 	for name, saved := range s.state.Streams {
 		saved.Position, saved.Replay = "10", checkpoint.Replay{To: "20", Number: 7}
+		saved.Refused = slices.Clone(saved.Refused)
+		for i := range saved.Refused {
+			saved.Refused[i] = checkpoint.Refused{Key: saved.Refused[i].Key}
+		}
 		s.state.Streams[name] = saved
 	}
 }

@@ -28,7 +28,7 @@ const (
 	// resyncDelay is between a resync on schedule that failed and the next try.
 	resyncDelay = time.Minute
 	// firstResyncAgain and lastResyncAgain are between a resync that was due and did not tell everything, and the next one.
-	firstResyncAgain, lastResyncAgain = time.Second, 15 * time.Minute
+	firstResyncAgain, lastResyncAgain = time.Second, time.Hour
 )
 
 // resyncs publishes everything that exists again, when it is asked for or due, once at a time, until ctx ends.
@@ -125,7 +125,7 @@ func (s *stream) askIfDue() {
 	s.mu.Lock()
 	due := s.saved.ResyncDue && s.steady()
 	s.mu.Unlock()
-	if now := time.Now(); due && s.resync.mayBegin(now) {
+	if now := time.Now(); due && s.resync.mayBegin(now, s.lacks()) {
 		s.resync.ask(now)
 	}
 }
@@ -135,6 +135,7 @@ func (s *stream) notDue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saved.ResyncDue = false
+	s.resync.told()
 }
 
 // publishesAll reports whether every object that the stream reads is published.

@@ -179,11 +179,18 @@ func (r *resyncList) postpone() {
 	r.again = time.Now().Add(r.after)
 }
 
-// mayBegin reports whether one that is due may begin.
-func (r *resyncList) mayBegin(now time.Time) bool {
+// told takes note that the one that was due has told everything.
+func (r *resyncList) told() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !now.Before(r.again)
+	r.again, r.after = time.Time{}, 0
+}
+
+// mayBegin reports whether one that is due may begin. One that follows another one waits until the log lacks no object.
+func (r *resyncList) mayBegin(now time.Time, lacks bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.after == 0 || !lacks && !now.Before(r.again)
 }
 
 // await returns when nothing is on its way any more. The error is ctx's.

@@ -224,7 +224,7 @@ func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch) // comes before the timer
 	r.settle()
 	assert.NoError(t, r.broker.problem(nil), "everything is published, and the broker is still said to refuse")
-	expect(t, log.lines(), "rejected default/a u1 1 watch", "updated default/a u1 2 watch")
+	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 2 watch")
 }
 
 // interruptedSink is a log whose sink cannot say, the first time, what became of what was published last.

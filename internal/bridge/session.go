@@ -53,8 +53,8 @@ type session struct {
 	lanes *lanes
 	// failure takes what ends the session, from who must not block.
 	failure chan error
-	// primeTime is the constant, but in tests.
-	primeTime time.Duration
+	// primeTime and roomTime are the constants, but in tests.
+	primeTime, roomTime time.Duration
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
 	saved atomic.Int64
 	state *checkpoint.State
@@ -115,7 +115,7 @@ type session struct {
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
-		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime,
+		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: maxRefusedDelay,
 		saying: rate.Sometimes{Interval: unreadyAfter}, sayingWriter: rate.Sometimes{Interval: unreadyAfter}, began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),

@@ -117,9 +117,11 @@ func (s *stream) Deliver(c source.Change) {
 		s.drop(&c)
 		return
 	}
-	s.enqueue(key, delta{
-		Change: c, silent: s.spec.SkipSnapshot && s.begins(&c, exists), counted: !listed && s.counted(key, c.ResourceVersion),
-	})
+	d := delta{Change: c, silent: s.spec.SkipSnapshot && s.begins(&c, exists)}
+	if !listed && s.counted(key, &c) {
+		d.counted = 1
+	}
+	s.enqueue(key, d)
 }
 
 // taken reports whether a watch shows what the stream has published from which the object was taken over. The caller

@@ -241,7 +241,7 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	s := o.stream
 	a := o.attempt
 	o.attempt = attempt{}
-	if a.blocked {
+	if !a.blocked.IsZero() {
 		p.broker.unblocked()
 	}
 	if a.marker != nil {
@@ -266,6 +266,8 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	}
 	switch {
 	case a.delta.precedes: // the log lacks what follows
+	case a.delta.counted > 0:
+		s.uncount(o.key, a.delta.counted)
 	case place != nil:
 		s.accept(o.key)
 	default:
@@ -378,8 +380,9 @@ func stateRow(has *encode.State) checkpoint.Row {
 	}
 }
 
-// seek looks for a marker among what the log got since it was first published: streams of single namespaces announce themselves at the same subject, so
-// that the last message there may be another's. It reports whether the marker is settled by that.
+// seek looks for an attempt's message among what the log got since it was first published: streams of single namespaces
+// announce themselves at the same subject, so that the last message there may be another's, and what is refused may have
+// been taken before. It reports whether the attempt is settled by that, or comes back later.
 func (p *session) seek(ctx context.Context, o *object) bool {
 	log, ok := p.sink.(sink.Log)
 	if !ok || !o.attempt.flying {
@@ -392,7 +395,12 @@ func (p *session) seek(ctx context.Context, o *object) bool {
 		}
 		return nil
 	})
-	if err != nil || found == nil {
+	switch {
+	case err != nil && o.attempt.marker == nil: // without an answer it could be taken for what the log lacks
+		o.attempt.sought = true
+		p.again(o, conflictDelay)
+		return true
+	case err != nil || found == nil:
 		return false
 	}
 	p.settled(o, sink.Receipt{Sequence: found.Sequence, Partition: found.Partition, Duplicate: true}, nil)
@@ -404,6 +412,11 @@ func (p *session) seek(ctx context.Context, o *object) bool {
 // metrics and log.
 func (p *session) refused(o *object, err error) {
 	a, s := &o.attempt, o.stream
+	if sink.IsUnanswered(err) && a.marker == nil {
+		a.sought = true
+		p.again(o, 0)
+		return
+	}
 	if s.separable(a, err) {
 		a.alone = true
 		p.again(o, 0)
@@ -416,7 +429,9 @@ func (p *session) refused(o *object, err error) {
 	}
 	s.metrics.failures.Inc()
 	if a.rejected == nil && a.marker == nil {
-		s.past.rejected(o.key, err)
+		if a.blocked.IsZero() {
+			s.past.rejected(o.key, err)
+		}
 		s.often.rejected.Do(func() {
 			p.log.Warn("event rejected by the broker", "stream", s.name, "object", o.key, "err", err)
 		})
@@ -435,12 +450,30 @@ func (p *session) refused(o *object, err error) {
 	if a.marker == nil && p.setAside(o, err) {
 		return
 	}
-	if !a.blocked {
-		a.blocked = true
-		p.broker.blocked(err)
+	p.block(a, err)
+	if a.marker == nil {
+		a.rejected = nil // the event itself comes first when it is tried again
+		p.makeRoom(a)
 	}
 	p.yield(a, 0)
 	p.again(o, refusedDelay)
+}
+
+// block takes note that the broker takes nothing of an attempt's object.
+func (p *session) block(a *attempt, err error) {
+	if a.blocked.IsZero() {
+		a.blocked = time.Now()
+		p.broker.blocked(err)
+	}
+}
+
+// makeRoom ends the session for another one if an attempt has waited for room for long. What it holds up keeps objects
+// from being tried that are recorded. The next session reads all of it again, and tries these.
+func (p *session) makeRoom(a *attempt) {
+	if time.Since(a.blocked) > p.roomTime {
+		p.log.Warn("the broker refuses more objects than may be recorded; everything that waits is read again", "objects", p.refusals.Load())
+		p.restart()
+	}
 }
 
 // setAside ends the attempt of an object that is recorded as refused; false if no more may be. What the log has already
@@ -452,6 +485,7 @@ func (p *session) setAside(o *object, err error) bool {
 		d = &o.pending[0]
 	}
 	ok := d.repeated || s.refuse(o.key, d, err)
+	o.attempt.delta.counted = 0
 	if ok && o.attempt.delta.precedes {
 		s.drop(&d.Change)
 		o.pending = slices.Delete(o.pending, 0, 1)

@@ -104,6 +104,10 @@ func (c *Change) rewind(name string, saved *checkpoint.Stream, rows map[string]c
 	after := *saved
 	after.Position = to
 	after.Replay = checkpoint.Replay{To: strconv.FormatUint(newest, 10), Number: c.Batch.Log.Resyncs}
+	after.Refused = slices.Clone(saved.Refused)
+	for i := range after.Refused { // what is published again stands for itself
+		after.Refused[i] = checkpoint.Refused{Key: after.Refused[i].Key}
+	}
 	c.Batch.Streams[name] = after
 }
 
