@@ -71,6 +71,8 @@ type Stream struct {
 	Alone bool
 	// Owes is a list that has to be made, and to be in the log, before the stream is watched from Position.
 	Owes Owes
+	// Reselected says that the list that is owed is of another selection than the log has, whatever its cause says.
+	Reselected bool
 	// Unannounced is a first list that the log has in full, but perhaps not yet the word that it is complete.
 	Unannounced Snapshot
 	// Announced is the id of the marker of a list that has begun and is not complete: the log has it.

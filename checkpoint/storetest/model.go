@@ -174,6 +174,7 @@ func drawStream(t *rapid.T) checkpoint.Stream {
 		Resynced:    seconds.Draw(t, "resynced"),
 		ResyncDue:   rapid.Bool().Draw(t, "resync due"),
 		Alone:       rapid.Bool().Draw(t, "alone"),
+		Reselected:  rapid.Bool().Draw(t, "reselected"),
 		Kind:        rapid.String().Draw(t, "kind"),
 		Namespaced:  rapid.Bool().Draw(t, "namespaced"),
 		Called:      rapid.SampledFrom([][]string{nil, {"po"}, {"pods", "cm.v1"}}).Draw(t, "called"),

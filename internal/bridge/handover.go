@@ -153,6 +153,7 @@ func (p *session) successor(
 		if i == 0 || saved.Resynced < to.Resynced {
 			to.Resynced = saved.Resynced
 		}
+		to.Reselected = to.Reselected || saved.Reselected
 		if numeric(saved.Replay.To) > numeric(to.Replay.To) {
 			to.Replay = saved.Replay
 		}
@@ -173,7 +174,7 @@ func (p *session) successor(
 	next.Resume(newest(rows))
 	if !a.Same {
 		next.Reselected(epoch(), sequence.Reselect)
-		to.Unannounced = checkpoint.Snapshot{}
+		to.Unannounced, to.Reselected = checkpoint.Snapshot{}, true
 	}
 	to.Position, to.Epoch, to.Since, to.Floors = position, next.Epoch, next.Since, next.Floors
 	if to.Owes.List > sequence.Nothing {
@@ -221,7 +222,7 @@ func retiring(saved *checkpoint.Stream, epoch func() uint64, position, why strin
 	if saved.Retiring {
 		return next
 	}
-	next.Retiring, next.Epoch = true, epoch()
+	next.Retiring, next.Reselected, next.Epoch = true, true, epoch()
 	next.Unannounced = checkpoint.Snapshot{} // it would be announced under a number that is not its own
 	if next.Owes.List <= sequence.Reselect {
 		next.Owes = checkpoint.Owes{

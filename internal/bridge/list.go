@@ -254,7 +254,7 @@ func (s *stream) endOwed() {
 	if s.complete = nil; p == nil || s.mismatch != nil {
 		return
 	}
-	s.saved.Owes, s.saved.Announced, s.distrusted = checkpoint.Owes{}, "", false
+	s.saved.Owes, s.saved.Reselected, s.saved.Announced, s.distrusted = checkpoint.Owes{}, false, "", false
 	if s.listing == source.ReasonSnapshot && !s.spec.SkipSnapshot {
 		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
 	}
@@ -264,7 +264,7 @@ func (s *stream) endOwed() {
 // the list did not have are not selected any more. The error is ctx's.
 func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[string]struct{}, err error) {
 	s.mu.Lock()
-	changed := s.saved.Owes.Cause == string(source.CauseSelection)
+	changed := s.saved.Reselected
 	s.mu.Unlock()
 	if !changed || !s.ledger.Misses() {
 		return nil, nil

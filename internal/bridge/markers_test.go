@@ -466,6 +466,29 @@ func TestStream_what_is_not_selected_any_more_is_deselected_and_the_rest_is_gone
 	}
 }
 
+// Another stream shows that etcd was restored while the list of the other selection is owed.
+func TestStream_what_is_not_selected_any_more_is_deselected_behind_a_restoration(t *testing.T) {
+	log, store, r, _ := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")
+	r.stopSaved()
+	r = start(t, log, store)
+	r.cfg.Client = (&lister{objects: []string{"a u1 5", "b u2 6"}, labelled: []string{"a u1 5"}}).client(t)
+	s := r.stream(&StreamSpec{LabelSelector: "app=x"})
+	cause := &source.RewoundError{Stream: "other", Position: "10", Server: "8"}
+	r.committing.Lock()
+	s.restored(r.epochs.next(), source.Why{Cause: source.CauseRestored}, cause)
+	r.committing.Unlock()
+	require.NoError(t, s.renew(t.Context(), cause))
+	assert.Equal(t, "restored", s.saved.Owes.Cause)
+	before := len(log.lines())
+	relist(t, s, "8", "a u1 5")
+	r.settle()
+	got := log.lines()[before+1:]
+	slices.Sort(got)
+	expect(t, got, "deleted default/b u2 6 deselected", "deleted default/c u3 7 relist", "updated default/a u1 5 relist")
+	assert.False(t, s.saved.Reselected)
+	r.stopSaved()
+}
+
 // The pipeline does not go on, and does not try again: every start would say the same.
 func TestRun_ends_at_a_log_of_an_older_version(t *testing.T) {
 	api, log := newAPIServer(t, 10), newReadableLog()

@@ -111,7 +111,7 @@ func (s *stream) resume() {
 			List: sequence.Reselect, From: cmp.Or(s.saved.Position, s.saved.Owes.From, "0"),
 			Cause: string(source.CauseSelection), Message: "the entry selects other objects than before",
 		})
-		s.saved.Announced, s.saved.Unannounced = "", checkpoint.Snapshot{}
+		s.saved.Announced, s.saved.Unannounced, s.saved.Reselected = "", checkpoint.Snapshot{}, true
 	}
 	s.saved.Fingerprint = s.fingerprint
 }

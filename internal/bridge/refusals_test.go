@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -473,10 +474,10 @@ func TestRefused_object_that_waits_long_has_everything_read_again(t *testing.T) 
 	refuse(log, "x")
 	r.refusals.Store(maxRefused)
 	r.roomTime = 0
-	restarted := make(chan struct{}, 1)
-	r.restart = func() { restarted <- struct{}{} }
+	var restarted atomic.Bool
+	r.restart = func() { restarted.Store(true) }
 	send(t, s, source.Updated, "x", "u2", "11", source.ReasonWatch)
-	<-restarted
+	must.Happen(t, "another session", restarted.Load)
 	_ = r.stop()
 }
 

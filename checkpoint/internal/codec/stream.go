@@ -25,6 +25,7 @@ const (
 	streamAlone
 	streamFloors
 	streamRefused
+	streamReselected
 )
 
 // AppendStream appends a stream:
@@ -40,7 +41,7 @@ const (
 //	called                  their number, texts
 //	entered                 text
 //	floors                  their number, and of each the namespace and the position
-//	refused                 their number, and of each the key and the changes
+//	refused                 their number, and of each the key, the version and the changes
 //
 // What follows the flags is there where they say so.
 func AppendStream(b []byte, s *checkpoint.Stream) []byte {
@@ -110,6 +111,7 @@ func (f *form) stream(s *checkpoint.Stream) {
 	number(f, &flags)
 	s.Namespaced, s.ResyncDue = flags&streamNamespaced != 0, flags&streamResyncDue != 0
 	s.Retiring, s.Alone = flags&streamRetiring != 0, flags&streamAlone != 0
+	s.Reselected = flags&streamReselected != 0
 	if flags&streamOwes != 0 {
 		f.owes(&s.Owes)
 	}
@@ -184,6 +186,7 @@ func streamHas(s *checkpoint.Stream) (flags int) {
 		{streamEntered, s.Entered != ""},
 		{streamFloors, len(s.Floors) > 0},
 		{streamRefused, len(s.Refused) > 0},
+		{streamReselected, s.Reselected},
 	} {
 		if has.is {
 			flags |= has.flag
