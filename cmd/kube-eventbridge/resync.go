@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
 )
 
@@ -22,12 +20,13 @@ import (
 const progressEvery = 5 * time.Second
 
 type resyncFlags struct {
-	file, server, pipeline, output string
-	noWait                         bool
+	bridgeFlags
+	pipeline, output string
+	noWait           bool
 }
 
 func newResyncCommand(s *streams) *cobra.Command {
-	var f resyncFlags
+	f := resyncFlags{bridgeFlags: bridgeFlags{admin: true}}
 	cmd := &cobra.Command{
 		Use:   "resync [RESOURCE...] [--config FILE | --server ADDRESS]",
 		Short: "Have a bridge that runs publish again what exists now",
@@ -40,13 +39,10 @@ func newResyncCommand(s *streams) *cobra.Command {
 			"  kubectl port-forward deploy/kube-eventbridge 8080 & kube-eventbridge resync",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), s, args) },
 	}
-	cmd.Flags().StringVarP(&f.file, "config", "c", "", "the bridge's configuration `file`, which says where it listens on this machine")
-	cmd.Flags().StringVar(&f.server, "server", "",
-		"`address` of the bridge's HTTP server (its server.admin, or else server.listen; default http://127.0.0.1:8080)")
+	f.add(cmd)
 	cmd.Flags().StringVar(&f.pipeline, "pipeline", "", "only this pipeline of the bridge")
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "end when the bridge has begun")
 	addOutputFlag(cmd, &f.output)
-	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	complete(cmd, "pipeline", func() []string { return pipelinesIn(f.file) })
 	completeArgs(cmd, func(string) []string {
 		if f.file != "" {
@@ -57,26 +53,8 @@ func newResyncCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
-// address returns where the bridge takes requests, and what says so.
-func (f *resyncFlags) address() (server, from string, err error) {
-	switch {
-	case f.file != "" && f.server != "":
-		return "", "", usagef("--config and --server exclude each other: leave one out")
-	case f.file == "":
-		return cmp.Or(f.server, "http://127.0.0.1:8080"), "--server", nil
-	}
-	cfg, warnings, err := config.Load(f.file)
-	if err != nil {
-		return "", "", reported(err, warnings)
-	}
-	if cfg.Server.Admin != "" {
-		return endpoint.Local(cfg.Server.Admin), "server.admin", nil
-	}
-	return endpoint.Local(cfg.Server.Listen), "server.listen", nil
-}
-
 func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) error {
-	server, from, err := f.address()
+	server, from, err := f.address(inert.NewWriter(s.Err))
 	if err != nil {
 		return err
 	}
@@ -91,7 +69,7 @@ func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) e
 	case errors.As(err, &unknown):
 		return &inputError{err}
 	case err != nil:
-		return fmt.Errorf("ask for a resync: %w; does a bridge run with server.listen at %s? --server says where it is", err, server)
+		return unreached("ask for a resync", err, server, from)
 	}
 	told := resyncTeller{to: io.Discard, told: map[string]string{}}
 	if f.output == "" {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
@@ -25,8 +22,9 @@ import (
 const lookEvery = 2 * time.Second
 
 type statusFlags struct {
-	file, server, output string
-	watch                bool
+	bridgeFlags
+	output string
+	watch  bool
 }
 
 func newStatusCommand(s *streams) *cobra.Command {
@@ -42,47 +40,24 @@ func newStatusCommand(s *streams) *cobra.Command {
 		Args: noArgs("kube-eventbridge status"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), s) },
 	}
-	cmd.Flags().StringVarP(&f.file, "config", "c", "", "the bridge's configuration file, which says where it listens on this machine")
-	cmd.Flags().StringVar(&f.server, "server", "", "`address` of the bridge's HTTP server (its server.listen; default http://127.0.0.1:8080)")
+	f.add(cmd)
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "show it again every two seconds, until Ctrl-C")
 	addOutputFlag(cmd, &f.output, "wide")
-	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
 
-// address returns where the bridge is, and what says so. What is wrong with a file that says so nevertheless goes to a
-// writer.
-func (f *statusFlags) address(to io.Writer) (server, flag string, err error) {
-	switch {
-	case f.file != "" && f.server != "":
-		return "", "", usagef("--config and --server exclude each other: leave one out")
-	case f.file == "":
-		return cmp.Or(f.server, "http://127.0.0.1:8080"), "--server", nil
-	}
-	cfg, warnings, err := config.Load(f.file)
-	if err == nil {
-		return endpoint.Local(cfg.Server.Listen), "server.listen", nil
-	}
-	listen, known := config.Listen(f.file)
-	if !known {
-		return "", "", reported(err, warnings)
-	}
-	_, _ = fmt.Fprintf(to, "%v\nThe bridge goes by what it has read before.\n", err)
-	return endpoint.Local(listen), "server.listen", nil
-}
-
 func (f *statusFlags) run(ctx context.Context, s *streams) error {
-	server, flag, err := f.address(inert.NewWriter(s.Err))
+	server, from, err := f.address(inert.NewWriter(s.Err))
 	if err != nil {
 		return err
 	}
 	client, err := status.NewClient(server)
 	if err != nil {
-		return usagef("%s: %w", flag, err)
+		return usagef("%s: %w", from, err)
 	}
 	defer client.Close()
 	for {
-		err := f.ask(ctx, s, client, server)
+		err := f.ask(ctx, s, client, server, from)
 		if !f.watch {
 			return err
 		}
@@ -97,10 +72,10 @@ func (f *statusFlags) run(ctx context.Context, s *streams) error {
 }
 
 // ask shows how the bridge is doing once.
-func (f *statusFlags) ask(ctx context.Context, s *streams, client *status.Client, server string) error {
+func (f *statusFlags) ask(ctx context.Context, s *streams, client *status.Client, server, from string) error {
 	r, err := client.Report(ctx)
 	if err != nil {
-		return fmt.Errorf("ask for the status: %w; does a bridge run with server.listen at %s? --server says where it is", err, server)
+		return unreached("ask for the status", err, server, from)
 	}
 	if err := f.show(s, &r); err != nil {
 		return err

@@ -4,6 +4,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -714,23 +715,29 @@ func TestLoad_reports_what_is_wrong_below_a_key_that_is_misspelt(t *testing.T) {
 	}, paths)
 }
 
-func TestListen_finds_the_address_in_a_file_that_is_wrong_elsewhere(t *testing.T) {
-	for text, want := range map[string]string{
-		"pipelines: 1\nserver: {listen: \":1\"}\n": ":1",
-		"server: {listen: \":1\", sinc: 1}\n":      ":1",
-		"pipeline: []\n":                           "127.0.0.1:8080",
-		"server: {listen: 8080}\n":                 "",
-		"server: 1\n":                              "",
-		"a: [\n":                                   "",
-		"":                                         "",
-		"server: {listen: \":1\"}\n<<<<<<< HEAD\na: b": "",
+func TestLoadServer_finds_the_addresses_in_a_file_that_is_wrong_elsewhere(t *testing.T) {
+	for text, want := range map[string]struct{ listen, admin string }{
+		"pipelines: 1\nserver: {listen: \":1\"}\n":                {":1", ":1"},
+		"pipelines: 1\nserver: {listen: \":1\", admin: \":2\"}\n": {":1", ":2"},
+		"server: {listen: \":1\", admin: 2}\n":                    {":1", ""},
+		"server: {listen: \":1\", admin: \"2\"}\n":                {":1", ""},
+		"server: {listen: \":1\", sinc: 1}\n":                     {":1", ":1"},
+		"pipeline: []\n":                                          {"127.0.0.1:8080", "127.0.0.1:8080"},
+		"server: {listen: 8080}\n":                                {},
+		"server: 1\n":                                             {},
+		"a: [\n":                                                  {},
+		"":                                                        {},
+		"server: {listen: \":1\"}\n<<<<<<< HEAD\na: b":            {},
 	} {
 		file := filepath.Join(t.TempDir(), "f.yaml")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		got, known := Listen(file)
-		assert.True(t, known == (want != "") && (!known || got == want), "%q: %q, %v", text, got, known)
+		got, known := LoadServer(file, false)
+		assert.True(t, known == (want.listen != "") && (!known || got.Listen == want.listen), "%q: %+v, %v", text, got, known)
+		got, known = LoadServer(file, true)
+		at := cmp.Or(got.Admin, got.Listen)
+		assert.True(t, known == (want.admin != "") && (!known || at == want.admin), "%q: %+v, %v", text, got, known)
 	}
-	_, known := Listen(filepath.Join(t.TempDir(), "none"))
+	_, known := LoadServer(filepath.Join(t.TempDir(), "none"), false)
 	assert.False(t, known)
 }
 

@@ -89,19 +89,25 @@ func Parse(file string, data []byte) (c *Config, warnings Problems, err error) {
 	return c, l.problems(warned), nil
 }
 
-// Listen returns server.listen of a file that may be wrong elsewhere; false if it cannot be told.
-func Listen(file string) (address string, known bool) {
+// LoadServer returns the server of a file that may be wrong elsewhere; false if server.listen cannot be told, or, where it
+// is asked for, server.admin.
+func LoadServer(file string, admin bool) (server Server, known bool) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", false
+		return Server{}, false
 	}
 	l, c := loader{file: file, decoder: decoder{marks: map[string]mark{}, bad: map[string]bool{}}}, Default()
 	body := l.body(data)
 	if body == nil {
-		return "", false
+		return Server{}, false
 	}
 	l.decode(body, c)
-	return c.Server.Listen, !l.known("server.listen") && listenable(c.Server.Listen)
+	server = c.Server
+	known = !l.known("server.listen") && listenable(server.Listen)
+	if admin {
+		known = known && !l.known("server.admin") && (server.Admin == "" || listenable(server.Admin))
+	}
+	return server, known
 }
 
 // Place gives problems with a file that were found elsewhere, with a path each, their places in it.
