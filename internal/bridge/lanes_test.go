@@ -117,3 +117,33 @@ func TestMarker_that_is_refused_holds_up_no_other_one_at_its_subject(t *testing.
 	default:
 	}
 }
+
+// Somebody else publishes to the subject, each time before one of the markers.
+func TestMarker_that_does_not_come_to_be_the_last_holds_up_no_other_one_at_its_subject(t *testing.T) {
+	log := newReadableLog()
+	r := start(t, log, &memoryStore{})
+	of := func(namespace string) *stream {
+		spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}
+		return must.Get(r.open(spec, source.Stream{Resource: configMaps, Namespace: namespace}))(t)
+	}
+	one, two := of("one"), of("two")
+	mine := &marker{Marker: source.Marker{Kind: source.MarkerSnapshotStarted, Epoch: 1, To: "10"}}
+	tries := 0
+	log.set(func() {
+		log.refuse = func(m *sink.Message) bool {
+			if m.ID == markerID(one.encoder, mine.Marker) {
+				tries++
+				_, _ = log.append(&sink.Message{ID: fmt.Sprint("foreign-", tries), Subject: m.Subject})
+			}
+			return false
+		}
+	})
+	one.queueMarker(mine)
+	must.Happen(t, "the conflicts", func() (contested bool) {
+		log.set(func() { contested = tries > patientConflicts })
+		return contested
+	})
+	snapshot(t, two, "10")
+	log.set(func() { log.refuse = nil })
+	r.settle()
+}

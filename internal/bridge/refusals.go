@@ -118,13 +118,6 @@ func (s *stream) uncount(key string, n int) {
 	}
 }
 
-// takeBack has the next event of an object stand for what one was to stand for that was not published. The caller holds mu.
-func (s *stream) takeBack(key string) {
-	if t := s.refused.tries[key]; t != nil {
-		t.changes = s.record(key).Changes
-	}
-}
-
 // counted reports whether a change that a watch shows was counted when its object was refused, by a process that died
 // before the position had passed it. The caller holds mu.
 func (s *stream) counted(key string, c *source.Change) bool {

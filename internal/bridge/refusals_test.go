@@ -285,12 +285,18 @@ func TestRefused_object_whose_name_another_one_had_survives_a_crash_between_both
 	send(t, s, source.Added, "a", "u2", "12", source.ReasonWatch)
 	r.settle()
 	require.True(t, s.lacks())
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "12"})
 	refuse(log)
 	log.set(func() { log.fails = func(m *sink.Message) bool { return strings.Contains(m.ID, "u2.") } })
 	send(t, s, source.Updated, "a", "u2", "13", source.ReasonWatch)
 	must.Happen(t, "the end", func() bool { return slices.Contains(log.lines(), "deleted default/a u1 5 watch") })
 	require.NoError(t, r.save(t.Context()))
 	assert.Equal(t, []checkpoint.Refused{{Key: "default/a", Changes: 2, Version: "12"}}, store.state.Streams[s.name].Refused)
+	r.stopSaved()
+	log.set(func() { log.fails = nil })
+	r, s = startStream(t, log, store)
+	r.retried(s, "default/a", "12", "a u2 12")
+	assert.Equal(t, []string{"default/a 12"}, alive(log.fakeLog))
 	r.stopSaved()
 }
 
@@ -419,6 +425,43 @@ func TestRefused_event_that_the_broker_had_taken_is_looked_for(t *testing.T) {
 	r.settle()
 	assert.Empty(t, alive(log.fakeLog))
 	r.stopSaved()
+}
+
+// unreadLog cannot be read for a while.
+type unreadLog struct {
+	readableLog
+	reads atomic.Bool
+}
+
+func (l *unreadLog) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
+	if !l.reads.Load() {
+		return errors.New("no leader")
+	}
+	return l.readableLog.Read(ctx, q, f)
+}
+
+// As long as the log cannot be searched for the event, it is not recorded.
+func TestRefused_event_that_cannot_be_looked_for_waits(t *testing.T) {
+	log := &unreadLog{readableLog: newReadableLog()}
+	log.reads.Store(true)
+	r, s := startStream(t, log, &memoryStore{})
+	snapshot(t, s, "10")
+	refusing := false
+	log.set(func() {
+		log.faults = func() fault { refusing = true; return lostAnswer }
+		log.refuse = func(m *sink.Message) bool { return refusing && strings.HasSuffix(m.Subject, ".a") }
+	})
+	log.reads.Store(false)
+	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
+	must.Happen(t, "it to be shown", func() bool { return r.broker.problem(nil) != nil })
+	assert.ErrorContains(t, r.broker.problem(nil), "no leader")
+	assert.False(t, s.lacks())
+	log.reads.Store(true)
+	r.settle()
+	assert.False(t, s.lacks())
+	require.NoError(t, r.broker.problem(nil))
+	_ = r.stop()
+	log.wg.Wait()
 }
 
 // Another stream shows that etcd was restored while a change is on its way that is refused.
@@ -591,4 +634,34 @@ func TestResync_that_is_due_waits_until_the_log_lacks_no_object(t *testing.T) {
 	assert.False(t, r.mayBegin(now.Add(lastResyncAgain-time.Second), false))
 	r.told()
 	assert.True(t, r.mayBegin(now, true))
+}
+
+func TestRefused_object_is_not_tried_less_often_because_it_cannot_be_tried_yet(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	refuse(log, "a")
+	live(t, s, []happening{{source.Updated, "a", "u1", "11"}})
+	s.status.State(source.Waiting, errors.New("away"))
+	s.mu.Lock()
+	before := s.refused.tries["default/a"].delay
+	s.mu.Unlock()
+	for range 5 {
+		s.retry(t.Context(), "default/a")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	assert.Equal(t, before, s.refused.tries["default/a"].delay)
+	assert.LessOrEqual(t, time.Until(s.refused.tries["default/a"].at), unsteadyDelay)
+	_ = r.stop()
+}
+
+// Changes of an object are refused, and then its entry is removed.
+func TestRefused_changes_are_counted_with_the_end_of_an_object_that_is_not_selected_any_more(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	refuse(log, "a")
+	live(t, s, []happening{{source.Updated, "a", "u1", "11"}, {source.Updated, "a", "u1", "12"}})
+	refuse(log)
+	before := len(log.lines())
+	require.NoError(t, r.retire(t.Context(), t.Context(), s, always(source.ReasonDeselected), "a test"))
+	assert.Equal(t, []string{"deleted default/a u1 5 deselected 2"}, log.lines()[before:])
+	_ = r.stop()
 }

@@ -5,9 +5,7 @@ package bridge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -42,30 +40,44 @@ func (p *session) work(ctx context.Context) {
 
 // publish hands an object's oldest change to the sink. The object comes back in settled.
 func (p *session) publish(ctx context.Context, o *object) {
-	s := o.stream
-	s.mu.Lock()
+	o.stream.mu.Lock()
 	o.take()
+	o.stream.mu.Unlock()
 	a := &o.attempt
 	if !a.active {
 		// A change that was folded or came with another call.
-		s.mu.Unlock()
 		p.queue.Done(o)
 		return
 	}
-	var row checkpoint.Row
-	left, fresh := false, true
-	if a.marker == nil {
-		var exists bool
-		row, exists = s.ledger.Get(o.key)
-		if left = s.leaves(&a.delta.Change, lastOf(&row, exists)); !left {
-			fresh = s.classify(o, row, exists)
-		}
+	if a.sought && a.marker == nil && p.seek(ctx, o) {
+		return
 	}
+	row, due := p.due(o)
+	if !due || !p.prepare(ctx, o, row) || !p.follows(o) || a.sought && p.seek(ctx, o) {
+		return
+	}
+	if !a.flying {
+		a.flying, a.window = true, p.marks.begin()
+	}
+	a.written, a.published = writtenAt(a), time.Now()
+	p.publisher.Publish(ctx, a.message, o.done)
+}
+
+// due reports whether an attempt has something to publish, behind the row that is known of its object. If not, it has
+// ended.
+func (p *session) due(o *object) (row checkpoint.Row, due bool) {
+	s, a := o.stream, &o.attempt
+	if a.marker != nil {
+		return row, true
+	}
+	s.mu.Lock()
+	row, exists := s.ledger.Get(o.key)
+	left := s.leaves(&a.delta.Change, lastOf(&row, exists))
+	fresh := left || s.classify(o, row, exists)
 	s.mu.Unlock()
 	switch {
 	case left:
 		p.finish(o, nil, sink.Receipt{})
-		return
 	case !fresh:
 		// The log turned out to have more of the object than was known when the change was queued.
 		if s.olds != nil && row.Deleted {
@@ -77,50 +89,46 @@ func (p *session) publish(ctx context.Context, o *object) {
 			s.metrics.suppressed.Inc()
 		}
 		p.finish(o, nil, sink.Receipt{})
-		return
-	case a.marker == nil && s.filtered(a, row):
+	case s.filtered(a, row):
 		a.delta.date()
 		p.finish(o, &row, sink.Receipt{})
-		return
+	default:
+		return row, true
 	}
+	return row, false
+}
+
+// prepare makes an attempt's message. It reports false where the object comes back later.
+func (p *session) prepare(ctx context.Context, o *object, row checkpoint.Row) bool {
+	s, a := o.stream, &o.attempt
 	if a.renumbered || a.delta.Again == unnumbered {
 		a.renumbered = false
 		if p.renumber(ctx, o) != nil {
-			return
+			return false
 		}
 	}
 	if a.message == nil {
 		a.message = p.memory.messages.Get().(*sink.Message)
 	}
 	if a.tooLarge != nil && a.whole == nil && a.rejected == nil && !p.reduce(ctx, o) {
-		return
+		return false
 	}
-	if err := s.encode(o, row); err != nil && p.cfg.StopOnReject {
+	err := s.encode(o, row)
+	switch {
+	case err == nil:
+		return true
+	case p.cfg.StopOnReject:
 		p.fail(&RejectedError{Stream: s.name, Object: o.key, ResourceVersion: a.delta.ResourceVersion, err: err})
 		p.again(o, refusedDelay)
-		return
-	} else if err != nil {
-		// Not a JSON object: the API server never sends that, and no retry would cure it.
-		s.metrics.failures.Inc()
-		s.past.rejected(o.key, err)
-		s.often.unencodable.Do(func() {
-			p.log.Error("change cannot be encoded", "stream", s.name, "object", o.key, "err", err)
-		})
+		return false
 	}
-	if !p.follows(o) {
-		return
-	}
-	if a.sought {
-		a.sought = false
-		if p.seek(ctx, o) {
-			return
-		}
-	}
-	if !a.flying {
-		a.flying, a.window = true, p.marks.begin()
-	}
-	a.written, a.published = writtenAt(a), time.Now()
-	p.publisher.Publish(ctx, a.message, o.done)
+	// Not a JSON object: the API server never sends that, and no retry would cure it.
+	s.metrics.failures.Inc()
+	s.past.rejected(o.key, err)
+	s.often.unencodable.Do(func() {
+		p.log.Error("change cannot be encoded", "stream", s.name, "object", o.key, "err", err)
+	})
+	return true
 }
 
 // follows reports whether an attempt may go to the broker now. A marker may when the one before it at its subject has
@@ -270,8 +278,6 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 		s.uncount(o.key, a.delta.counted)
 	case place != nil:
 		s.accept(o.key)
-	default:
-		s.takeBack(o.key)
 	}
 	p.landed(&a, r) // after the ledger, before the position
 	s.drop(&a.delta.Change)
@@ -384,20 +390,23 @@ func stateRow(has *encode.State) checkpoint.Row {
 // announce themselves at the same subject, so that the last message there may be another's, and what is refused may have
 // been taken before. It reports whether the attempt is settled by that, or comes back later.
 func (p *session) seek(ctx context.Context, o *object) bool {
+	a := &o.attempt
+	a.sought = false
 	log, ok := p.sink.(sink.Log)
-	if !ok || !o.attempt.flying {
+	if !ok || !a.flying {
 		return false
 	}
 	var found *sink.Stored
-	err := log.Read(ctx, sink.Query{After: p.marks.from(o.attempt.window)}, func(m *sink.Stored) error {
-		if m.ID == o.attempt.message.ID {
+	err := log.Read(ctx, sink.Query{After: p.marks.from(a.window)}, func(m *sink.Stored) error {
+		if m.ID == a.message.ID {
 			found = m
 		}
 		return nil
 	})
 	switch {
-	case err != nil && o.attempt.marker == nil: // without an answer it could be taken for what the log lacks
-		o.attempt.sought = true
+	case err != nil && a.marker == nil: // without an answer it could be taken for what the log lacks
+		a.sought = true
+		p.block(a, err)
 		p.again(o, conflictDelay)
 		return true
 	case err != nil || found == nil:
@@ -406,114 +415,6 @@ func (p *session) seek(ctx context.Context, o *object) bool {
 	p.settled(o, sink.Receipt{Sequence: found.Sequence, Partition: found.Partition, Duplicate: true}, nil)
 	return true
 }
-
-// refused puts a rejection in the place of an event that the broker will never take. Where it takes not even that, the
-// object is recorded and tried again later. Where too many are, it waits, and its stream's position with it, in sight of
-// metrics and log.
-func (p *session) refused(o *object, err error) {
-	a, s := &o.attempt, o.stream
-	if sink.IsUnanswered(err) && a.marker == nil {
-		a.sought = true
-		p.again(o, 0)
-		return
-	}
-	if s.separable(a, err) {
-		a.alone = true
-		p.again(o, 0)
-		return
-	}
-	if p.reducible(a, err) {
-		a.tooLarge = err
-		p.again(o, 0)
-		return
-	}
-	s.metrics.failures.Inc()
-	if a.rejected == nil && a.marker == nil {
-		if a.blocked.IsZero() {
-			s.past.rejected(o.key, err)
-		}
-		s.often.rejected.Do(func() {
-			p.log.Warn("event rejected by the broker", "stream", s.name, "object", o.key, "err", err)
-		})
-		if p.cfg.StopOnReject {
-			p.fail(&RejectedError{Stream: s.name, Object: o.key, ResourceVersion: a.delta.ResourceVersion, err: err})
-			p.again(o, refusedDelay)
-			return
-		}
-		a.rejected = err
-		p.again(o, 0)
-		return
-	}
-	s.often.refused.Do(func() {
-		p.log.Error("broker refuses the subject", "stream", s.name, "object", o.key, "err", err)
-	})
-	if a.marker == nil && p.setAside(o, err) {
-		return
-	}
-	p.block(a, err)
-	if a.marker == nil {
-		a.rejected = nil // the event itself comes first when it is tried again
-		p.makeRoom(a)
-	}
-	p.yield(a, 0)
-	p.again(o, refusedDelay)
-}
-
-// block takes note that the broker takes nothing of an attempt's object.
-func (p *session) block(a *attempt, err error) {
-	if a.blocked.IsZero() {
-		a.blocked = time.Now()
-		p.broker.blocked(err)
-	}
-}
-
-// makeRoom ends the session for another one if an attempt has waited for room for long. What it holds up keeps objects
-// from being tried that are recorded. The next session reads all of it again, and tries these.
-func (p *session) makeRoom(a *attempt) {
-	if time.Since(a.blocked) > p.roomTime {
-		p.log.Warn("the broker refuses more objects than may be recorded; everything that waits is read again", "objects", p.refusals.Load())
-		p.restart()
-	}
-}
-
-// setAside ends the attempt of an object that is recorded as refused; false if no more may be. What the log has already
-// need not be recorded.
-func (p *session) setAside(o *object, err error) bool {
-	s, d := o.stream, &o.attempt.delta
-	s.mu.Lock()
-	if d.precedes { // what it precedes cannot be told either
-		d = &o.pending[0]
-	}
-	ok := d.repeated || s.refuse(o.key, d, err)
-	o.attempt.delta.counted = 0
-	if ok && o.attempt.delta.precedes {
-		s.drop(&d.Change)
-		o.pending = slices.Delete(o.pending, 0, 1)
-	}
-	s.mu.Unlock()
-	if ok && o.attempt.delta.repeated {
-		s.resync.leave()
-	}
-	if ok {
-		p.finish(o, nil, sink.Receipt{})
-	}
-	return ok
-}
-
-// RejectedError says that an event cannot be published, and that the pipeline is not to go on without it.
-type RejectedError struct {
-	Stream, Object, ResourceVersion string
-	err                             error
-}
-
-// Error implements error.
-func (e *RejectedError) Error() string {
-	return fmt.Sprintf("stream %s: the event of %s at version %s cannot be published: %v; "+
-		"make the broker take it, or set onReject to publish, which puts a rejection in its place", e.Stream, e.Object, e.ResourceVersion, e.err)
-}
-
-// Unwrap returns why.
-func (e *RejectedError) Unwrap() error { return e.err }
 
 // fail ends the session.
 func (p *session) fail(err error) {
