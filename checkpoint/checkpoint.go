@@ -109,8 +109,9 @@ func (s *Stream) Equal(o *Stream) bool { return reflect.DeepEqual(s, o) }
 // Refused is an object of which the broker takes nothing.
 type Refused struct {
 	Key string
-	// Changes is how many are in no event, and Version the resourceVersion of the last one of them that a watch has shown.
+	// Changes is how many are in no event.
 	Changes int
+	// Version is the resourceVersion of the newest change or state that was refused; empty where none compares any more.
 	Version string
 }
 

@@ -179,9 +179,11 @@ func drawStream(t *rapid.T) checkpoint.Stream {
 		Namespaced:  rapid.Bool().Draw(t, "namespaced"),
 		Called:      rapid.SampledFrom([][]string{nil, {"po"}, {"pods", "cm.v1"}}).Draw(t, "called"),
 		Floors:      rapid.SampledFrom([][]sequence.Floor{nil, {{Position: 7}, {Namespace: "a", Position: 9}}}).Draw(t, "floors"),
-		Refused:     rapid.SampledFrom([][]checkpoint.Refused{nil, {{Key: "a/b", Changes: 1}}, {{Key: "c", Changes: 7, Version: "8"}}}).Draw(t, "refused"),
-		Entered:     rapid.SampledFrom([]string{"", "7", "x"}).Draw(t, "entered"),
-		Retiring:    rapid.Bool().Draw(t, "retiring"),
+		Refused: rapid.SampledFrom([][]checkpoint.Refused{
+			nil, {{Key: "a/b", Changes: 1}}, {{Key: "c", Changes: 7, Version: "8"}},
+		}).Draw(t, "refused"),
+		Entered:  rapid.SampledFrom([]string{"", "7", "x"}).Draw(t, "entered"),
+		Retiring: rapid.Bool().Draw(t, "retiring"),
 		Replay: checkpoint.Replay{
 			To: rapid.SampledFrom([]string{"", "", "7", "x"}).Draw(t, "replay"), Number: seconds.Draw(t, "number"),
 		},

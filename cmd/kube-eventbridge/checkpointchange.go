@@ -36,7 +36,7 @@ func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := at.Running(); err != nil { // nobody has to confirm what cannot be done
+			if err := at.Running(); err != nil { // what cannot be done needs no confirmation
 				return changeError(at, err)
 			}
 			outdated, err := preview(cmd, s, at, names)

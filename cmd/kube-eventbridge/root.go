@@ -172,7 +172,8 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q for %q%s; valid: %s", args[0], cmd.CommandPath(), meant, strings.Join(names, ", "))
 }
 
-// refuseOtherShells has cobra's completion command refuse the name of a shell that it does not know. Cobra prints its help.
+// refuseOtherShells has cobra's completion command refuse the name of a shell that it does not know. Cobra prints its
+// help.
 func refuseOtherShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

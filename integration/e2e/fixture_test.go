@@ -299,7 +299,9 @@ func (r *fixture) killFull() {
 	})
 	clients := r.broker.Clients()
 	r.bridge.kill()
-	r.eventually("the server to have read all that the bridge had sent", func() bool { return r.broker.Clients() < clients })
+	r.eventually("the server to have read all that the bridge had sent", func() bool {
+		return r.broker.Clients() < clients
+	})
 	_, err := r.js.Publish(r.t.Context(), "k8s.full", nil) // the answer comes behind the answers to that
 	require.Error(r.t, err, "the log is not full")
 	r.limit(-1)

@@ -60,7 +60,8 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 }
 
 // errRefusedBefore is why a rejection stands for a change that the filter leaves out.
-var errRefusedBefore = errors.New("the broker has refused an event of the object that the filter had let through, and the filter leaves this one out")
+var errRefusedBefore = errors.New("the broker has refused an event of the object that the filter had let through, " +
+	"and the filter leaves this one out")
 
 // undecided reports that the filter could not decide on a change.
 func (s *stream) undecided(key string, dropped bool, err error) {

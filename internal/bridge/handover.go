@@ -222,7 +222,7 @@ func retiring(saved *checkpoint.Stream, epoch func() uint64, position, why strin
 	if saved.Retiring {
 		return next
 	}
-	next.Retiring, next.Reselected, next.Epoch = true, true, epoch()
+	next.Retiring, next.Epoch = true, epoch()
 	next.Unannounced = checkpoint.Snapshot{} // it would be announced under a number that is not its own
 	if next.Owes.List <= sequence.Reselect {
 		next.Owes = checkpoint.Owes{

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -487,6 +488,24 @@ func TestStream_what_is_not_selected_any_more_is_deselected_behind_a_restoration
 	expect(t, got, "deleted default/b u2 6 deselected", "deleted default/c u3 7 relist", "updated default/a u1 5 relist")
 	assert.False(t, s.saved.Reselected)
 	r.stopSaved()
+}
+
+// Streams of single namespaces owe lists of another selection, and become one of the same selection.
+func TestHandover_knows_that_a_list_is_of_another_selection(t *testing.T) {
+	r := start(t, newReadableLog(), &memoryStore{})
+	owes := checkpoint.Owes{List: sequence.Republish, From: "10", Cause: string(source.CauseRestored)}
+	for _, reselected := range []bool{false, true} {
+		r.state.Streams = map[string]checkpoint.Stream{
+			"configmaps.v1/shop": {Epoch: 5, Since: 5, Namespaced: true, Owes: owes, Reselected: reselected},
+			"configmaps.v1/bank": {Epoch: 5, Since: 5, Namespaced: true, Owes: owes},
+		}
+		a := &membership.Assignment{
+			Stream: source.Stream{Resource: configMaps}, From: []string{"configmaps.v1/bank", "configmaps.v1/shop"}, Same: true,
+		}
+		next := r.successor(a, nil, r.epochs.next)
+		assert.Equal(t, reselected, next.Reselected)
+		assert.Equal(t, sequence.Republish, next.Owes.List)
+	}
 }
 
 // The pipeline does not go on, and does not try again: every start would say the same.

@@ -47,7 +47,8 @@ type try struct {
 func newRefusals(all *atomic.Int64, refused []checkpoint.Refused) refusals {
 	r := refusals{tries: map[string]*try{}, all: all, some: make(chan struct{}, 1)}
 	for _, o := range refused {
-		r.tries[o.Key] = &try{delay: refusedDelay, version: o.Version, changes: o.Changes} // at once: another process may have been permitted since
+		// At once: another process may have been permitted since.
+		r.tries[o.Key] = &try{delay: refusedDelay, version: o.Version, changes: o.Changes}
 	}
 	all.Add(int64(len(refused)))
 	return r
@@ -269,8 +270,8 @@ func (s *stream) tries(key, position string) bool {
 	return true
 }
 
-// triesNow reports whether the state of an object at a position is what the log lacks of it. Where a list is owed, that has
-// the object. The caller holds mu.
+// triesNow reports whether the state of an object at a position is what the log lacks of it. Where a list is owed, that
+// has the object. The caller holds mu.
 func (s *stream) triesNow(key, position string) bool {
 	t := s.refused.tries[key]
 	return t != nil && numeric(position) != 0 && !after(t.version, position) && s.pending[key] == nil && s.steady()

@@ -74,7 +74,8 @@ func (p *session) block(a *attempt, err error) {
 // from being tried that are recorded. The next session reads all of it again, and tries these.
 func (p *session) makeRoom(a *attempt) {
 	if time.Since(a.blocked) > p.roomTime {
-		p.log.Warn("the broker refuses more objects than may be recorded; everything that waits is read again", "objects", p.refusals.Load())
+		p.log.Warn("the broker refuses more objects than may be recorded; everything that waits is read again",
+			"objects", p.refusals.Load())
 		p.restart()
 	}
 }
@@ -112,7 +113,8 @@ type RejectedError struct {
 // Error implements error.
 func (e *RejectedError) Error() string {
 	return fmt.Sprintf("stream %s: the event of %s at version %s cannot be published: %v; "+
-		"make the broker take it, or set onReject to publish, which puts a rejection in its place", e.Stream, e.Object, e.ResourceVersion, e.err)
+		"make the broker take it, or set onReject to publish, which puts a rejection in its place",
+		e.Stream, e.Object, e.ResourceVersion, e.err)
 }
 
 // Unwrap returns why.

@@ -27,7 +27,8 @@ const (
 	resyncLook = 200 * time.Millisecond
 	// resyncDelay is between a resync on schedule that failed and the next try.
 	resyncDelay = time.Minute
-	// firstResyncAgain and lastResyncAgain are between a resync that was due and did not tell everything, and the next one.
+	// firstResyncAgain and lastResyncAgain are between a resync that was due and did not tell everything, and the next
+	// one.
 	firstResyncAgain, lastResyncAgain = time.Second, time.Hour
 )
 

@@ -68,7 +68,8 @@ type resyncList struct {
 	ended []Resync
 	// failed is when the last one on schedule did.
 	failed time.Time
-	// again is when the next one may begin that is due because the log may lack something, after is between that and the one before.
+	// again is when the next one may begin that is due because the log may lack something, after how long that is behind
+	// the one before.
 	again time.Time
 	after time.Duration
 }

@@ -95,7 +95,7 @@ func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
 	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", now))(t)
 	want := before
 	stream.Position = "80"
-	stream.Refused = []checkpoint.Refused{{Key: "web/a"}} // its changes are published again, each by itself
+	stream.Refused = []checkpoint.Refused{{Key: "web/a"}}     // its changes are published again, each by itself
 	stream.Replay = checkpoint.Replay{To: "103", Number: now} // the earlier one has not come to its end
 	want.Streams["pods.v1"], want.Log.Resyncs = stream, now
 	assert.Equal(t, want, storetest.After(given, c.Batch))

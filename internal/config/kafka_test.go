@@ -15,7 +15,8 @@ func publishing(name string, k Kafka, c CheckpointKafka) Pipeline {
 	leases := ResourceName{Plural: "leases", Group: "coordination.k8s.io"}
 	return Pipeline{
 		Name: name, Resources: []Resource{{Resource: leases, Operations: operations, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish}},
-		Encoding: Encoding{Mode: Binary, Profile: ProfileOwn}, Sink: Sink{Kafka: &k}, Checkpoint: Checkpoint{Kafka: &c}, Recovery: recovery, Audit: daily, OnReject: OnRejectPublish, Oversize: OversizeReject,
+		Encoding: Encoding{Mode: Binary, Profile: ProfileOwn}, Sink: Sink{Kafka: &k}, Checkpoint: Checkpoint{Kafka: &c},
+		Recovery: recovery, Audit: daily, OnReject: OnRejectPublish, Oversize: OversizeReject,
 	}
 }
 

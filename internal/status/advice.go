@@ -128,7 +128,10 @@ var troubles = []trouble{
 	{Unsettled, "Changes wait for the broker", atFact, nil, "More comes than the broker takes, or it is slow: see its load and disk, and compare events per second with what it can do. Nothing is lost while the API server has the history."},
 	{BufferFull, "The buffer is full", atFact, nil, "Reading waits for the broker. If that lasts for minutes, history may expire: make the broker faster, or raise buffer.maxBytes."},
 	{Rejected, "Events were rejected", atFact, nil, "The broker refuses such events for good; a rejection stands in their place. Raise its limit (max_payload, max.message.bytes), or set oversize: store or metadata."},
-	{Gapped, "There was a gap", atFact, nil, "Intermediate states may be missing; final states and deletions are in the log. The gap event in the log has more."}, // gapAdvices say more
+	{ // gapAdvices say more
+		Gapped, "There was a gap", atFact, nil,
+		"Intermediate states may be missing; final states and deletions are in the log. The gap event in the log has more.",
+	},
 	{LogLoss, "The log has lost events", atFact, nil, "The broker lost events that it had acknowledged, and the bridge published again what it could: see whether a disk, a restored backup or a deleted stream was the reason."},
 	{OtherWriter, "Another process publishes as this pipeline", atFact, nil, "Two bridges publish as one pipeline: stop one of the two, or give both one checkpoint in NATS or Kafka and set leaderElection."},
 	{Unknown, "Something is wrong", atFact, nil, "See the bridge's log."},
@@ -136,22 +139,22 @@ var troubles = []trouble{
 
 // gapAdvices are what to do about a gap, by its cause.
 var gapAdvices = map[source.Cause]string{
-	source.CauseExpired: "The API server had forgotten changes before they were read. Only states in between may be missing. " +
-		"If it was restarted, or a CRD was changed, do nothing; else see why the bridge was away or slow.",
+	source.CauseExpired: "The API server had forgotten changes before they were read. Only states in between may be " +
+		"missing. If it was restarted, or a CRD was changed, do nothing; else see why the bridge was away or slow.",
 	source.CauseRestored: "etcd was restored, or the cluster was built again. All is published again under a new epoch, and " +
 		"consumers that compare sequence need nothing. If it was not meant, ask who runs the cluster.",
-	source.CauseRebuilt: "The API of this resource was installed again, or its storage restored. All is published again under a " +
-		"new epoch. If it was not meant, ask who runs that API.",
-	source.CauseLogLost: "The broker lost events that it had acknowledged, and what exists is published again: see whether a disk, a " +
-		"restored backup or a deleted stream was the reason.",
-	source.CauseCheckpointLost: "The checkpoint was gone or did not belong to the log, and was made again from the log. If nobody " +
-		"reset it, see that its storage is kept and that no other bridge publishes as this pipeline.",
-	source.CauseSelection: "The entry in the file selects other objects, or another version, than before. Do nothing: the log has " +
-		"what is selected now.",
-	source.CauseResourceGone: "The API server did not serve this resource for a time. Final states and deletions are in the log. " +
-		"If nobody removed its definition or its API, see why it was away.",
-	source.CauseAudit: "An audit found that the log was not what exists, and the log was corrected. If etcd was not restored, " +
-		"keep the bridge's log and report it.",
+	source.CauseRebuilt: "The API of this resource was installed again, or its storage restored. All is published again " +
+		"under a new epoch. If it was not meant, ask who runs that API.",
+	source.CauseLogLost: "The broker lost events that it had acknowledged, and what exists is published again: see " +
+		"whether a disk, a restored backup or a deleted stream was the reason.",
+	source.CauseCheckpointLost: "The checkpoint was gone or did not belong to the log, and was made again from the " +
+		"log. If it was not reset, see that its storage is kept and that no other bridge publishes as this pipeline.",
+	source.CauseSelection: "The entry in the file selects other objects, or another version, than before. Do nothing: " +
+		"the log has what is selected now.",
+	source.CauseResourceGone: "The API server did not serve this resource for a time. Final states and deletions are in " +
+		"the log. If its definition or its API was not removed on purpose, see why it was away.",
+	source.CauseAudit: "An audit found that the log was not what exists, and the log was corrected. If etcd was not " +
+		"restored, keep the bridge's log and report it.",
 }
 
 // adviceOnGap returns what to do about a gap.

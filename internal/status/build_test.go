@@ -73,7 +73,10 @@ func troubled() (Process, []bridge.State) {
 	pods.Unsettled = 1500 * time.Millisecond
 	pods.Past = bridge.Past{
 		Failure: bridge.Event{At: ago(50 * time.Minute), Err: io.ErrUnexpectedEOF}, Cleared: ago(49 * time.Minute),
-		Gap:       bridge.GapEvent{At: ago(50 * time.Minute), From: "700", To: "800", Why: source.Why{Cause: source.CauseExpired, Message: "the history is gone"}},
+		Gap: bridge.GapEvent{
+			At: ago(50 * time.Minute), From: "700", To: "800",
+			Why: source.Why{Cause: source.CauseExpired, Message: "the history is gone"},
+		},
 		Rejection: bridge.Event{At: ago(10 * time.Minute), Err: errors.New("2000000 bytes: too large"), Object: "web/<img src=x onerror=alert(1)>"}, Rejections: 2,
 	}
 	st := healthy("audit", pods, secrets, leases, widgets)
@@ -199,7 +202,8 @@ func BenchmarkReport(b *testing.B) {
 func TestBuild_advises_on_a_gap_by_its_cause(t *testing.T) {
 	gap := func(name, from, to string, cause source.Cause) bridge.StreamState {
 		s := watching(name)
-		s.Past.Gap = bridge.GapEvent{At: ago(time.Minute), From: from, To: to, Why: source.Why{Cause: cause, Message: "so it was"}}
+		why := source.Why{Cause: cause, Message: "so it was"}
+		s.Past.Gap = bridge.GapEvent{At: ago(time.Minute), From: from, To: to, Why: why}
 		return s
 	}
 	causes := []source.Cause{

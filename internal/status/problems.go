@@ -20,8 +20,8 @@ func (ps *problems) add(p Problem) {
 	}
 	for i := range ps.all {
 		o := &ps.all[i]
-		if len(p.Streams) == 0 || o.Kind != p.Kind || o.Pipeline != p.Pipeline || o.Severity != p.Severity || len(o.Streams) == 0 || p.Kind == Unknown && o.Text != p.Text ||
-			p.Kind == Gapped && o.Advice != p.Advice {
+		if len(p.Streams) == 0 || o.Kind != p.Kind || o.Pipeline != p.Pipeline || o.Severity != p.Severity ||
+			len(o.Streams) == 0 || p.Kind == Unknown && o.Text != p.Text || p.Kind == Gapped && o.Advice != p.Advice {
 			continue
 		}
 		o.Streams = append(o.Streams, p.Streams...)

@@ -41,7 +41,8 @@ func Check(ctx context.Context, c Config) (warnings []string, err error) {
 		warnings = append(warnings, "stream "+c.Stream+" is kept in memory: its messages end with the servers")
 	}
 	if differing, edit := c.Limits.differ(found); differing != "" {
-		warnings = append(warnings, "stream "+c.Stream+" is not changed to the limits of the file: "+differing+"; to change it: "+edit)
+		warnings = append(warnings,
+			"stream "+c.Stream+" is not changed to the limits of the file: "+differing+"; to change it: "+edit)
 	}
 	return warnings, check(found, c.Subjects)
 }

@@ -95,7 +95,7 @@ func TestSink_creates_a_missing_stream(t *testing.T) {
 	}
 }
 
-// What the file says of a stream that exists has no effect, and nobody would notice.
+// What the file says of a stream that exists has no effect, and a log line is the only sign.
 func TestSink_warns_of_a_stream_that_has_other_limits(t *testing.T) {
 	b := newBroker(t)
 	js := b.connect(t)

@@ -231,7 +231,8 @@ func TestBytes_are_those_that_stores_have(t *testing.T) {
 		want string
 	}{
 		"a stream": {
-			AppendStream(nil, &stream), "01780178070707ffff01040178017801780178070178070178070178070178010178017801017807010178017807",
+			AppendStream(nil, &stream),
+			"01780178070707ffff01040178017801780178070178070178070178070178010178017801017807010178017807",
 		},
 		"a stream of nothing": {AppendStream(nil, &checkpoint.Stream{}), "000000000000"},
 		"a log":               {AppendLog(nil, &log), "0178020707ac028080808080200107070107017807070701"},

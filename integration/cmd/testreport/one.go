@@ -141,5 +141,6 @@ func (t test) ran(sub, output string) error {
 	if sub == "" {
 		return fmt.Errorf("%s did not run; see whether a build constraint or a flag leaves it out", t.name)
 	}
-	return fmt.Errorf("no subtest of %s matches %q, so nothing was tested; make one T=%s shows the names of all", t.name, sub, t.name)
+	return fmt.Errorf("no subtest of %s matches %q, so nothing was tested; make one T=%s shows the names of all",
+		t.name, sub, t.name)
 }

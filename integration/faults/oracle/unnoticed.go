@@ -26,10 +26,10 @@ func (s *streamJudge) excuseUnnoticed() {
 	}
 }
 
-// unaware reports whether a stream could not notice by itself that history h began, at a version that its former history
-// had passed: of each object of which the log has a state that was undone, h has the last such version too, with whatever
-// content. A stream knows of each object that exists the version that it has published last. It looks for no object that
-// it has published the end of.
+// unaware reports whether a stream could not notice by itself that history h began, at a version that its former
+// history had passed: of each object of which the log has a state that was undone, h has the last such version too,
+// with whatever content. A stream knows of each object that exists the version that it has published last. It looks for
+// no object that it has published the end of.
 func (s *streamJudge) unaware(h int) bool {
 	histories := s.judge.truth.Histories
 	if histories[h].First > histories[h-1].Last {
