@@ -101,7 +101,7 @@ func (s *stream) record(key string) *checkpoint.Refused {
 // holds mu.
 func (s *stream) carry(key string, d *delta) {
 	t := s.refused.tries[key]
-	if t == nil || d.repeated || d.counted > 0 && after(s.record(key).Version, d.ResourceVersion) {
+	if t == nil || d.counted > 0 && after(s.record(key).Version, d.ResourceVersion) {
 		return
 	}
 	if !d.Listed || t.changes == 0 {
@@ -121,10 +121,9 @@ func (s *stream) uncount(key string, n int) {
 
 // counted reports whether a change that a watch shows was counted when its object was refused, by a process that died
 // before the position had passed it. The caller holds mu.
-func (s *stream) counted(key string, c *source.Change) bool {
+func (s *stream) counted(key, version string) bool {
 	at, refused := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
-	return refused && c.Again == 0 && numeric(c.ResourceVersion) != 0 &&
-		numeric(c.ResourceVersion) <= numeric(s.saved.Refused[at].Version)
+	return refused && numeric(version) != 0 && numeric(version) <= numeric(s.saved.Refused[at].Version)
 }
 
 // lacksEvent reports whether the log lacks an event of an object.

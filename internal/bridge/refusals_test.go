@@ -254,6 +254,7 @@ func TestRefused_repetition_leaves_a_resync_due_that_is_not_begun_at_once(t *tes
 	})
 	cancel()
 	running.Wait()
+	assert.True(t, s.resync.mayBegin(time.Now(), true), "the next one waits")
 }
 
 func (s *stream) resyncCount() int {
@@ -527,6 +528,14 @@ func TestRefused_object_that_waits_long_has_everything_read_again(t *testing.T) 
 	r.restart = func() { restarted.Store(true) }
 	send(t, s, source.Updated, "x", "u2", "11", source.ReasonWatch)
 	must.Happen(t, "another session", restarted.Load)
+	tries := 0
+	log.set(func() { log.refuse = func(*sink.Message) bool { tries++; return true } })
+	send(t, s, source.Updated, "x", "u2", "12", source.ReasonWatch) // comes before the timer
+	must.Happen(t, "another try", func() (tried bool) {
+		log.set(func() { tried = tries == 2 })
+		return tried
+	})
+	assert.Equal(t, 1, s.past.now().Rejections, "one event is refused")
 	_ = r.stop()
 }
 
@@ -565,12 +574,13 @@ func TestRefused_changes_that_are_published_after_all_stand_for_themselves(t *te
 		{source.Updated, "a", "u1", "12"}, {source.Updated, "a", "u1", "13"}, {source.Updated, "a", "u1", "14"},
 	}
 	for name, c := range map[string]struct {
-		again []happening
-		want  []string
+		refused, again []happening
+		want           []string
 	}{
-		"all":      {changes, []string{"1", "1", "1"}},
-		"the rest": {changes[1:], []string{"1", "2"}}, // the position had passed the first one
-		"none":     {[]happening{{source.Updated, "a", "u1", "15"}}, []string{"4"}},
+		"all":      {nil, changes, []string{"1", "1", "1"}},
+		"the rest": {nil, changes[1:], []string{"1", "2"}}, // the position had passed the first one
+		"the last": {changes[:2], changes[2:], []string{"3"}},
+		"none":     {nil, []happening{{source.Updated, "a", "u1", "15"}}, []string{"4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, store, r, s := listed(t, "10", "a u1 5")
@@ -579,9 +589,10 @@ func TestRefused_changes_that_are_published_after_all_stand_for_themselves(t *te
 			live(t, s, changes)
 			require.NoError(t, r.save(t.Context()))
 			_ = r.stop()
-			refuse(log)
 			r, s = startStream(t, log, store)
 			before := len(log.lines())
+			live(t, s, c.refused)
+			refuse(log)
 			live(t, s, c.again)
 			assert.Equal(t, c.want, rates(log, before, "a"))
 			assert.False(t, s.lacks())
@@ -672,4 +683,47 @@ func TestRefused_changes_are_counted_with_the_end_of_an_object_that_is_not_selec
 	require.NoError(t, r.retire(t.Context(), t.Context(), s, always(source.ReasonDeselected), "a test"))
 	assert.Equal(t, []string{"deleted default/a u1 5 deselected 2"}, log.lines()[before:])
 	_ = r.stop()
+}
+
+// The next process is at a position before the refused change, which its watch is yet to show.
+func TestRefused_object_is_not_read_as_it_was_before(t *testing.T) {
+	log, store, r, s := listed(t, "10", "a u1 5")
+	refuse(log, "a")
+	_ = must.Get(s.Admit(t.Context(), "11", 1))(t) // something else is on its way
+	live(t, s, []happening{{source.Updated, "a", "u1", "12"}})
+	require.NoError(t, r.save(t.Context()))
+	_ = r.stop()
+	refuse(log)
+	r, s = startStream(t, log, store)
+	r.retried(s, "default/a", "10", "a u1 5")
+	assert.True(t, s.lacks(), "what it was before is taken for what it is")
+	r.stopSaved()
+}
+
+func TestRefused_objects_of_a_stored_stream_have_no_versions_behind_a_restoration(t *testing.T) {
+	before := []checkpoint.Refused{{Key: "shop/a", Changes: 2, Version: "9"}}
+	saved := checkpoint.Stream{Position: "10", Refused: before}
+	incomparable(&saved, 7, "10", source.Why{Cause: source.CauseRestored})
+	assert.Equal(t, []checkpoint.Refused{{Key: "shop/a", Changes: 2}}, saved.Refused)
+	assert.Equal(t, "9", before[0].Version, "what was committed has changed")
+}
+
+func TestResync_that_is_due_and_fails_is_not_begun_again_at_once(t *testing.T) {
+	_, _, r, s := listed(t, "10", "a u1 5")
+	r.cfg.Client = answeredBy(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+	}))
+	s.status.State(source.Watching, nil)
+	s.mu.Lock()
+	s.saved.ResyncDue = true
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.resyncs(ctx) })
+	must.Happen(t, "a resync", func() bool { return s.resyncCount() == 1 })
+	cancel()
+	running.Wait()
+	assert.False(t, s.resync.mayBegin(time.Now(), false))
+	r.stopSaved()
 }

@@ -118,7 +118,7 @@ func (s *stream) Deliver(c source.Change) {
 		return
 	}
 	d := delta{Change: c, silent: s.spec.SkipSnapshot && s.begins(&c, exists)}
-	if !listed && s.counted(key, &c) {
+	if !listed && s.counted(key, c.ResourceVersion) {
 		d.counted = 1
 	}
 	s.enqueue(key, d)
