@@ -213,6 +213,16 @@ func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *tes
 	})
 }
 
+// Etcd was restored, and nothing has shown that yet. What the log has got since the backup was not told.
+func TestResync_is_not_complete_where_its_list_is_older_than_the_log(t *testing.T) {
+	for version, want := range map[string]string{"19": "false", "20": "true"} {
+		log, _, r, s := listed(t, "20", "a u1 5", "b u2 19")
+		resyncing(t, r, s, &lister{objects: []string{"a u1 5"}, version: version})()
+		assert.Equal(t, want, completeness(log.fakeLog), "the list is at %s", version)
+		r.stopSaved()
+	}
+}
+
 // The watch has passed the list, and the log has an object that does not exist: an audit would find it, and the sweep
 // does.
 func TestResync_awaits_no_end_that_does_not_come(t *testing.T) {

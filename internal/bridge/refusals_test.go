@@ -298,7 +298,7 @@ func TestRefused_object_whose_name_another_one_had_survives_a_crash_between_both
 	r.stopSaved()
 	log.set(func() { log.fails = nil })
 	r, s = startStream(t, log, store)
-	r.retried(s, "default/a", "12", "a u2 12")
+	r.retried(s, "12", "a u2 12")
 	assert.Equal(t, []string{"default/a 12"}, alive(log.fakeLog))
 	r.stopSaved()
 }
@@ -406,12 +406,12 @@ func lists(t *testing.T, version string, objects ...string) *source.Client {
 	}))
 }
 
-// retried has a stream try an object as it is at a version.
-func (r *rig) retried(s *stream, key, version string, objects ...string) {
+// retried has a stream try the object "default/a" as it is at a version.
+func (r *rig) retried(s *stream, version string, objects ...string) {
 	r.t.Helper()
 	s.status.State(source.Watching, nil)
 	r.cfg.Client = lists(r.t, version, objects...)
-	s.retry(r.t.Context(), key)
+	s.retry(r.t.Context(), "default/a")
 	r.settle()
 }
 
@@ -490,7 +490,7 @@ func TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older(t *testi
 	r.stopSaved()
 	refuse(log)
 	r, s = startStream(t, log, store)
-	r.retried(s, "default/a", "500", "a u1 450")
+	r.retried(s, "500", "a u1 450")
 	assert.Equal(t, []string{"default/a 450"}, alive(log.fakeLog))
 	r.stopSaved()
 }
@@ -549,7 +549,7 @@ func TestRefused_event_is_rejected_behind_a_filter_that_leaves_out_what_follows(
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	require.True(t, s.lacks())
 	refuse(log)
-	r.retried(s, "default/a", "20", "a u1 12")
+	r.retried(s, "20", "a u1 12")
 	lines := log.lines()
 	assert.Equal(t, "rejected default/a u1 12 relist 2", lines[len(lines)-1])
 	assert.False(t, s.lacks())
@@ -630,12 +630,41 @@ func TestRefused_object_whose_version_is_no_number_is_found_by_an_audit(t *testi
 	r.stopSaved()
 	refuse(log)
 	r, s = startStream(t, log, store)
-	r.retried(s, "default/a", "v-3", "a u1 v-2")
+	r.retried(s, "v-3", "a u1 v-2")
 	require.True(t, s.lacks())
 	differing, done, err := s.audit(t.Context())
 	require.NoError(t, err)
 	assert.True(t, done)
 	assert.Equal(t, []string{"default/a"}, differing)
+	r.stopSaved()
+}
+
+// The broker has refused an object already, of which nothing is published again.
+func TestResync_that_is_due_remains_due_while_the_log_lacks_an_object(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	refuse(log, "a")
+	live(t, s, []happening{{source.Updated, "a", "u1", "11"}})
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	r.cfg.Client = (&lister{objects: []string{"a u1 11"}, version: "20"}).client(t)
+	s.status.State(source.Watching, nil)
+	s.mu.Lock()
+	s.saved.ResyncDue = true
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.resyncs(ctx) })
+	due := func() (due, later bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.saved.ResyncDue, !s.resync.mayBegin(time.Now(), false)
+	}
+	must.Happen(t, "the end of a resync", func() bool { due, later := due(); return !due || later })
+	cancel()
+	running.Wait()
+	isDue, later := due()
+	assert.True(t, isDue)
+	assert.True(t, later)
+	assert.Equal(t, "false", completeness(log.fakeLog))
 	r.stopSaved()
 }
 
@@ -695,7 +724,7 @@ func TestRefused_object_is_not_read_as_it_was_before(t *testing.T) {
 	_ = r.stop()
 	refuse(log)
 	r, s = startStream(t, log, store)
-	r.retried(s, "default/a", "10", "a u1 5")
+	r.retried(s, "10", "a u1 5")
 	assert.True(t, s.lacks(), "what it was before is taken for what it is")
 	r.stopSaved()
 }

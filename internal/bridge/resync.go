@@ -191,6 +191,9 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 		s.resync.count(published)
 		return nil
 	})
+	if numeric(version) < numeric(position) {
+		s.resync.leave() // an etcd that was restored, which lacks what the log has got since
+	}
 	if err == nil {
 		err = s.resync.await(ctx)
 	}
