@@ -96,10 +96,14 @@ func ItemAt(ctx context.Context, c *Client, s Stream, namespace, name, version s
 // Found is false where the stream did not have it then: it did not exist, or the selectors did not match. The error
 // says why the API server does not tell, see [Audit]; nothing is repeated.
 func ReadAt(ctx context.Context, c *Client, s Stream, namespace, name, version string) (id Ident, raw []byte, found bool, err error) {
-	if version == "" {
+	return readAt(ctx, c, s, Ident{Namespace: namespace, Name: name}, pageQuery{exact: version, identities: true})
+}
+
+// readAt is ReadAt with a key and a query.
+func readAt(ctx context.Context, c *Client, s Stream, key Ident, q pageQuery) (id Ident, raw []byte, found bool, err error) {
+	if q.exact == "" {
 		return Ident{}, nil, false, errNoVersion
 	}
-	key, q := Ident{Namespace: namespace, Name: name}, pageQuery{exact: version, identities: true}
 	found, err = c.readExact(ctx, s, key, q, func(at Ident, object []byte) { id, raw = at, bytes.Clone(object) })
 	if !found {
 		return Ident{}, nil, false, err

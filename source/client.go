@@ -41,12 +41,16 @@ const (
 
 // Client talks to one API server. It is safe for concurrent use.
 type Client struct {
-	cfg  *rest.Config
-	base url.URL
-	http atomic.Pointer[http.Client]
+	cfg    *rest.Config
+	base   url.URL
+	http   atomic.Pointer[http.Client]
+	places *places
 }
 
-// NewClient returns a client with the credentials of cfg. Limits on requests per second in cfg are not used.
+// NewClient returns a client with the credentials of cfg. Limits on requests per second in cfg are not used: the client
+// has four lists and reads of single objects under way at a time, in all, and in whatever order they are asked for. Two
+// kinds do not count: what has not been answered for two seconds, as long as it is of another resource, and a list whose
+// objects are not taken.
 //
 // Requests go over HTTP/1.1: a watch then has a connection, and so a reader, of its own, which costs less per
 // event than sharing one. A peer that vanished is noticed by TCP keep-alives.
@@ -63,7 +67,7 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials for the API server: %w", err)
 	}
-	c := &Client{cfg: rest.CopyConfig(cfg), base: *base}
+	c := &Client{cfg: rest.CopyConfig(cfg), base: *base, places: newPlaces()}
 	c.http.Store(hc)
 	return c, nil
 }
@@ -185,6 +189,8 @@ type pageQuery struct {
 	token, exact string
 	// identities asks for the objects' metadata only.
 	identities bool
+	// placed says that who asks has a place already.
+	placed bool
 }
 
 // listPage asks for one page.

@@ -35,14 +35,22 @@ func (c *ownConnection) close() { _ = c.body.Close() }
 // shareEvery is how often a reader with a watch of its own looks for a shared one, besides at each bookmark.
 const shareEvery = 100 * time.Millisecond
 
-// open opens a watch for everything after version.
-func (w *wire) open(conn context.Context, version string, timeout time.Duration) (connection, error) {
+// open opens a watch for everything after version, and calls check before anything of it can be read. The error may be
+// that of check. A reader takes its place in a shared watch before that, as those who come later may find none.
+func (w *wire) open(conn context.Context, version string, timeout time.Duration, check func(*sharedHistory) error) (connection, error) {
 	if f := w.membership.attach(version, true); f != nil {
-		if err := f.ready(conn); err != nil {
+		err := f.ready(conn)
+		if err == nil {
+			err = check(&f.watch.history)
+		}
+		if err != nil {
 			f.close()
 			return nil, err
 		}
 		return f, nil
+	}
+	if err := check(nil); err != nil {
+		return nil, err
 	}
 	body, err := w.client.watch(conn, w.stream, version, timeout)
 	if err != nil {

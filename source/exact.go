@@ -4,6 +4,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -16,9 +17,16 @@ const readTimeout = 30 * time.Second
 // readExact reads one object as the stream had it at q.exact, and hands over its JSON, valid until item returns. Found is false where
 // the stream did not have it then: it did not exist, or the selectors did not match.
 func (c *Client) readExact(ctx context.Context, s Stream, key Ident, q pageQuery, item func(Ident, []byte)) (found bool, err error) {
+	if !q.placed {
+		p, err := c.places.take(ctx, s.groupResource())
+		if err != nil {
+			return false, fmt.Errorf("read %s: %w", s.Name(), err)
+		}
+		defer p.leave()
+	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	q.limit = 1
+	q.limit, q.placed = 1, true
 	meta, err := c.readPage(ctx, s.only(key.Namespace, key.Name), q, func(raw []byte) error {
 		id, err := parseObject(raw, s.Namespaced)
 		if err != nil {

@@ -157,7 +157,7 @@ func (f *follower) outcome() error {
 	switch {
 	case errors.Is(s.err, errUnordered), apierrors.IsForbidden(s.err) && s.scope.Namespace != f.namespace:
 		return errMoved
-	case !s.shown && f.after != s.first:
+	case expired(s.err) && !s.shown && f.after != s.first:
 		return errMoved // what was asked for is another's version
 	}
 	return s.err

@@ -92,10 +92,9 @@ func TestWatches_are_joined_in_the_same_history_only(t *testing.T) {
 			r := Reader{Client: c.client, Watches: c.watches, Stream: configMaps, Feed: slow, History: slow, Observer: slow}
 			ended <- r.Run(c.ctx)
 		})
-		c.saw(20, slow)
+		c.saw(35, slow)
 		s.change(func() { s.writes, s.cuts = s.writes[:30:30], s.cuts+1 }) // as it was at 40
 		c.join("", "40")
-		c.saw(25, slow)
 		c.join("", "40")
 		for range 500 {
 			s.write("restored", 1)

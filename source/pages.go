@@ -130,8 +130,22 @@ func (w *wire) retried(ctx context.Context, giveUp func(error) bool, request fun
 	}
 }
 
-// readPage reads one page within pageTimeout; what it read is passed on however long there is no room for it.
+// readPage reads one page within pageTimeout, once it has a place; what it read is passed on however long there is no
+// room for it.
 func (c *Client) readPage(ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error) (listMeta, error) {
+	if q.placed {
+		return c.readPlaced(ctx, s, q, item)
+	}
+	p, err := c.places.take(ctx, s.groupResource())
+	if err != nil {
+		return listMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
+	}
+	defer p.leave()
+	return c.readPlaced(ctx, s, q, p.lend(item))
+}
+
+// readPlaced is readPage for who has a place.
+func (c *Client) readPlaced(ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error) (listMeta, error) {
 	conn, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	body, err := c.listPage(conn, s, q)

@@ -97,7 +97,8 @@ func (r *Reader) Run(ctx context.Context) error {
 		recovery: r.Recovery, reached: r.Reached, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
 	}
 	if r.Watches != nil {
-		w.membership = r.Watches.enter(r.Stream, r.Observer)
+		version, _, _ := r.History.Resume()
+		w.membership = r.Watches.enter(r.Stream, version, r.Observer)
 		defer w.membership.leave()
 	}
 	informer := cache.NewSharedIndexInformerWithOptions(w, &object{}, cache.SharedIndexInformerOptions{

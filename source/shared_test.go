@@ -323,12 +323,12 @@ func TestWatches_pass_an_end_on_to_those_whom_it_concerns(t *testing.T) {
 	})
 }
 
-type place struct {
+type joining struct {
 	namespace string
 	from      int
 }
 
-func spacesOf(places []place) (spaces []string) {
+func spacesOf(places []joining) (spaces []string) {
 	for _, p := range places {
 		spaces = append(spaces, p.namespace)
 	}
@@ -338,8 +338,8 @@ func spacesOf(places []place) (spaces []string) {
 func TestWatches_show_each_reader_all_that_it_lacks_in_order(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		spaces := []string{"", "a", "b"}
-		places := rapid.SliceOfN(rapid.Custom(func(r *rapid.T) place {
-			return place{rapid.SampledFrom(spaces).Draw(r, "namespace"), rapid.IntRange(10, 40).Draw(r, "from")}
+		places := rapid.SliceOfN(rapid.Custom(func(r *rapid.T) joining {
+			return joining{rapid.SampledFrom(spaces).Draw(r, "namespace"), rapid.IntRange(10, 40).Draw(r, "from")}
 		}), 1, 5).Draw(r, "readers")
 		deeds := rapid.SliceOfN(rapid.IntRange(0, 9), 5, 60).Draw(r, "deeds")
 		synctest.Test(t, func(t *testing.T) {
@@ -410,5 +410,37 @@ func TestWatches_that_may_hold_nothing_share_nothing(t *testing.T) {
 		c.saw(2, third)
 		s.bookmark()
 		c.watch(map[string]int{"": 1})
+	})
+}
+
+func TestWatches_begin_where_all_members_find_their_places(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		const n = 100
+		s.latency = 5 * time.Millisecond
+		var members []*member
+		for i := range n {
+			s.write(fmt.Sprint("n", i), 1)
+			members = append(members, c.join(fmt.Sprint("n", i), fmt.Sprint(10+n-i)))
+		}
+		for round := range 4 {
+			<-time.After(time.Minute)
+			reads := s.readsOnce()
+			assert.True(t, round == 0 || reads < n/2, "%d reads to see whether it is the same history still", reads)
+			assert.Equal(t, map[string]int{"": 1}, s.watches())
+			assert.Zero(t, s.narrowly(), "a watch for one namespace was asked for")
+			for i := range 3 * n {
+				s.write(fmt.Sprint("n", i*i%n), 1)
+			}
+			s.bookmark()
+			for i := range 2 * n {
+				s.write(fmt.Sprint("n", i*i%n), 1)
+			}
+			s.change(func() { s.cuts++ })
+		}
+		assert.Equal(t, maxReads, s.most, "lists at a time")
+		<-time.After(time.Minute)
+		for i, m := range members {
+			c.check(10+n-i, fmt.Sprint("n", i), m)
+		}
 	})
 }

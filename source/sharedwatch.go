@@ -18,6 +18,8 @@ const (
 	maxWaiting, minWaiting = 4 << 20, 64 << 10
 	// patientFor is how long a watch waits for a follower that has no room while another is well ahead of it.
 	patientFor = time.Second
+	// gatherFor is how long a watch waits for all that can share it, before it reads what the first of them may have.
+	gatherFor = 100 * time.Millisecond
 )
 
 // sharedWatch is one connection to the API server, read once for all its followers.
@@ -30,10 +32,14 @@ type sharedWatch struct {
 	opened chan struct{}
 	first  uint64
 	room   chan struct{}
+	// history is what readers have found out since the API server has answered.
+	history sharedHistory
 
 	mu sync.Mutex
 	// followers are those of each namespace, "" of all.
 	followers map[string][]*follower
+	// complete is the version up to which every follower was shown everything: that of the last bookmark.
+	complete uint64
 	// Everything after start is in recent, oldest first, or yet to come.
 	start  uint64
 	recent []event
@@ -116,6 +122,8 @@ func (s *sharedWatch) run(ctx context.Context) {
 		s.watches.narrow(s.scope)
 	case err == errUnordered: //nolint:errorlint // it is never wrapped
 		s.watches.part(s.scope)
+	case !expired(err) && ctx.Err() == nil:
+		s.watches.expect(s.scope, s.complete)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,6 +156,7 @@ func (s *sharedWatch) read(ctx context.Context) error {
 	s.mu.Lock()
 	s.answered()
 	s.mu.Unlock()
+	s.gather(ctx)
 	for frames := newFrameReader(body); ; {
 		f, err := frames.Next()
 		if err != nil {
@@ -161,6 +170,32 @@ func (s *sharedWatch) read(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// gather waits for followers, as one that comes later may not find its place any more.
+func (s *sharedWatch) gather(ctx context.Context) {
+	all := s.watches.sharing(s.scope)
+	over := time.NewTimer(gatherFor)
+	defer over.Stop()
+	for s.following() < all {
+		select {
+		case <-s.room:
+		case <-over.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// following counts the followers.
+func (s *sharedWatch) following() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range s.followers {
+		n += len(of)
+	}
+	return n
 }
 
 // hand gives an event to everybody whom it concerns, and waits until there is room for it. The error is ctx's. The body's reference is taken over.
@@ -191,6 +226,9 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 		return s.err
 	}
 	s.shown = true
+	if e.kind == frameBookmark {
+		s.complete = max(s.complete, e.version)
+	}
 	for _, of := range s.concerned(&e) {
 		for _, f := range of {
 			f.push(e)

@@ -29,6 +29,9 @@ type stage struct {
 	compacted int
 	// timeouts: watches end when it was asked for.
 	timeouts bool
+	// latency is how long a list takes; lists are those under way, most how many there were at a time, and reads all.
+	latency            time.Duration
+	lists, most, reads int
 }
 
 type staged struct {
@@ -88,6 +91,26 @@ func (s *stage) watches() map[string]int {
 		}
 	}
 	return open
+}
+
+// narrowly returns how many watches over one namespace were ever asked for.
+func (s *stage) narrowly() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for namespace, asked := range s.asked {
+		if namespace != "" {
+			n += asked
+		}
+	}
+	return n
+}
+
+// readsOnce returns how many lists there were since it was called last.
+func (s *stage) readsOnce() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, s.reads = s.reads, 0
+	return n
 }
 
 // widely returns how many watches over all namespaces were ever asked for.
@@ -178,6 +201,14 @@ func (w staged) object() string {
 func (s *stage) list(w http.ResponseWriter, q url.Values, namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reads++
+	if s.lists++; s.latency > 0 {
+		s.mu.Unlock()
+		<-time.After(s.latency)
+		s.mu.Lock()
+	}
+	s.most = max(s.most, s.lists)
+	s.lists--
 	at := s.now()
 	if v := q.Get("resourceVersion"); v != "" {
 		at, _ = strconv.Atoi(v)

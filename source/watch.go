@@ -117,16 +117,15 @@ func whyOf(cause error) Why {
 
 // session reads one connection to its end: nil if the API server ended it in good order after it had been useful.
 func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
-	if again {
-		if err := r.check(conns); err != nil {
-			return err
-		}
-	}
 	timeout := watchAtLeast + rand.N(watchSpread)
 	// Only the connection has a deadline: what is read is passed on however long there is no room for it.
 	conn, cancel := context.WithTimeout(conns, timeout+watchGrace)
 	defer cancel()
-	frames, err := r.wire.open(conn, r.safe, timeout)
+	check := func(*sharedHistory) error { return nil }
+	if again {
+		check = func(of *sharedHistory) error { return r.check(conns, of) }
+	}
+	frames, err := r.wire.open(conn, r.safe, timeout, check)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", r.wire.stream.Name(), err)
 	}
@@ -146,14 +145,14 @@ func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
 	return fmt.Errorf("watch %s: %w", r.wire.stream.Name(), err)
 }
 
-// check makes sure that the API server knows the version, before a watch begins there again: one that was restored from
-// a backup meanwhile would accept it, and be silent.
-func (r *resumedWatch) check(ctx context.Context) error {
+// check makes sure that the API server knows the version, before anything of a watch that begins there again is passed
+// on: one that was restored from a backup meanwhile would accept it, and be silent.
+func (r *resumedWatch) check(ctx context.Context, of *sharedHistory) error {
 	// That may be the end of the stream, which must not overtake what was read before.
 	if err := r.wire.inside.empty(ctx); err != nil {
 		return err
 	}
-	return r.wire.checkAgain(ctx, r.last, r.shown)
+	return r.wire.checkAgain(ctx, r.last, r.shown, of)
 }
 
 // reportWatching reports that the watch is open; after a failure only if it stays open for a while, since a watch that fails
@@ -196,7 +195,7 @@ func (r *resumedWatch) frames(ctx, conns context.Context, from connection) (conn
 		}
 		if shared := r.wire.share(from, r.safe, f.Type == frameBookmark); shared != nil {
 			// The shared one may have begun after the history ended that the own one still shows.
-			if err := r.check(conns); err != nil {
+			if err := r.check(conns, &shared.watch.history); err != nil {
 				shared.close()
 				return from, err
 			}

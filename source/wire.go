@@ -138,7 +138,7 @@ func (w *wire) known(ctx context.Context) (*stubs, error) {
 			return w.resumed(ctx, version, known)
 		}
 		if version != "" {
-			if err := w.checkServer(ctx, version); err != nil {
+			if err := w.check(ctx, version, nil); err != nil {
 				return nil, err
 			}
 		}
@@ -156,12 +156,18 @@ func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq2[Ide
 	return w.list(ctx)
 }
 
-// check looks whether the API server's history is the one that was published.
+// check looks whether the API server's history is the one that was published: at its version, and at known, if not nil.
 func (w *wire) check(ctx context.Context, version string, known iter.Seq2[Ident, bool]) error {
-	if err := w.checkServer(ctx, version); err != nil {
+	p, err := w.place(ctx)
+	if err != nil {
 		return err
 	}
-	return w.checkObjects(ctx, newest(version, known))
+	defer p.leave()
+	if _, err = w.checkServer(ctx, version); err != nil || known == nil {
+		return err
+	}
+	_, err = w.checkObjects(ctx, newest(version, known))
+	return err
 }
 
 func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[Ident, bool]) (*stubs, error) {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// maxReads is how many lists, and reads of single objects, a [Client] has under way at a time.
+	maxReads = 4
+	// slowRead is how long one of them counts among those of all resources, and blockedFor how long one counts at all
+	// whose objects are not taken.
+	slowRead, blockedFor = 2 * time.Second, 100 * time.Millisecond
+)
+
+// places bound what an API server is asked for at a time, besides watches: maxReads of all resources, in the order in
+// which they were asked for.
+//
+// After slowRead, a read counts among those of its resource only, so that an API server of its own that hangs holds up
+// no other. A list that has waited for a pipeline for blockedFor does not count any more, so that a pipeline that takes
+// nothing holds up no other. It is safe for concurrent use.
+type places struct {
+	all *semaphore.Weighted
+
+	mu sync.Mutex
+	of map[schema.GroupResource]*queue
+}
+
+// queue is of the reads of one resource; users are those who wait or have a place.
+type queue struct {
+	free  *semaphore.Weighted
+	users int
+}
+
+func newPlaces() *places {
+	return &places{all: semaphore.NewWeighted(maxReads), of: map[schema.GroupResource]*queue{}}
+}
+
+// place is that of a read, which has to leave it.
+type place struct {
+	// leaveAll and leaveOwn may be called several times.
+	leaveAll, leaveOwn func()
+	slow               *time.Timer
+	// blocked is how long objects were not taken.
+	blocked time.Duration
+}
+
+// take waits for a place. The error is ctx's.
+func (p *places) take(ctx context.Context, of schema.GroupResource) (*place, error) {
+	q := p.join(of)
+	if err := q.free.Acquire(ctx, 1); err != nil {
+		p.leave(of)
+		return nil, err
+	}
+	if err := p.all.Acquire(ctx, 1); err != nil {
+		q.free.Release(1)
+		p.leave(of)
+		return nil, err
+	}
+	leaveAll := sync.OnceFunc(func() { p.all.Release(1) })
+	return &place{
+		slow:     time.AfterFunc(slowRead, leaveAll),
+		leaveAll: leaveAll,
+		leaveOwn: sync.OnceFunc(func() {
+			q.free.Release(1)
+			p.leave(of)
+		}),
+	}, nil
+}
+
+func (p *places) join(of schema.GroupResource) *queue {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.of[of]
+	if q == nil {
+		q = &queue{free: semaphore.NewWeighted(maxReads)}
+		p.of[of] = q
+	}
+	q.users++
+	return q
+}
+
+func (p *places) leave(of schema.GroupResource) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q := p.of[of]; q.users == 1 {
+		delete(p.of, of)
+	} else {
+		q.users--
+	}
+}
+
+// leave gives the place back, if it was not given back before.
+func (p *place) leave() {
+	p.slow.Stop()
+	p.leaveAll()
+	p.leaveOwn()
+}
+
+// lend calls item, and gives the place back as soon as items were not taken for blockedFor, all in all.
+func (p *place) lend(item func([]byte) error) func([]byte) error {
+	return func(raw []byte) error {
+		began := time.Now()
+		blocked := time.AfterFunc(blockedFor-p.blocked, p.leave)
+		defer func() {
+			blocked.Stop()
+			p.blocked += time.Since(began)
+		}()
+		return item(raw)
+	}
+}
