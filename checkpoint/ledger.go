@@ -19,8 +19,9 @@ type Ledger struct {
 	mu   sync.Mutex
 	rows map[string]*line
 	live int
-	// gone are the tombstones that a position can drop.
+	// gone are the tombstones that a position can drop. Held is about how many bytes they take, and keys in removed.
 	gone tombstones
+	held int64
 	// dirty are the lines that changed since the last Take, and removed the keys whose lines were removed, some of which may be back.
 	dirty   []*line
 	removed map[string]struct{}
@@ -52,6 +53,7 @@ func (l *Ledger) count(key string, row *Row) {
 		l.live++
 	case !row.Behind: // else the log is owed its end
 		l.gone.push(tombstone{key, row.Version})
+		l.held += tombstoneBytes + int64(len(key))
 	}
 }
 
@@ -93,7 +95,26 @@ func (l *Ledger) touch(at *line) {
 // remove removes a line; the caller holds mu.
 func (l *Ledger) remove(key string) {
 	delete(l.rows, key)
-	l.removed[key] = struct{}{}
+	l.drop(key)
+}
+
+// drop has a key dropped by the next Take; the caller holds mu.
+func (l *Ledger) drop(key string) {
+	if _, known := l.removed[key]; !known {
+		l.removed[key] = struct{}{}
+		l.held += removedBytes + int64(len(key))
+	}
+}
+
+// About what is held of an object that is gone, without its key: while it has a row, and then.
+const tombstoneBytes, removedBytes = 300, 100
+
+// Held returns about how many bytes are held of objects that do not exist any more: until [Ledger.Prune] and
+// [Ledger.Take], and not longer.
+func (l *Ledger) Held() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
 }
 
 // Prune drops the tombstones that position has passed: a watch that starts there does not show what they are for.
@@ -109,6 +130,7 @@ func (l *Ledger) Prune(position string) {
 	defer l.mu.Unlock()
 	for len(l.gone) > 0 && (!number || l.gone[0].version <= passed) {
 		t := l.gone.pop()
+		l.held -= tombstoneBytes + int64(len(t.key))
 		// The object may have come back since, or gone once more.
 		if at, ok := l.rows[t.key]; ok && at.prunable() && at.Version == t.version {
 			l.remove(t.key)
@@ -125,6 +147,9 @@ func (l *Ledger) DropTombstones() {
 		if at.prunable() {
 			l.remove(key)
 		}
+	}
+	for _, t := range l.gone {
+		l.held -= tombstoneBytes + int64(len(t.key))
 	}
 	l.gone = nil
 }
@@ -292,6 +317,7 @@ func (l *Ledger) Take() (put map[string]Row, drop []string) {
 		}
 	}
 	for key := range l.removed {
+		l.held -= removedBytes + int64(len(key))
 		if _, back := l.rows[key]; !back {
 			drop = append(drop, key)
 		}
@@ -319,6 +345,6 @@ func (l *Ledger) owe(key string) {
 	if at, ok := l.rows[key]; ok {
 		l.touch(at)
 	} else {
-		l.removed[key] = struct{}{}
+		l.drop(key)
 	}
 }

@@ -360,6 +360,39 @@ func TestLedger_needs_at_most_250_bytes_an_object(t *testing.T) {
 	}
 }
 
+// What is counted is what the heap has, within a third.
+func TestLedger_counts_what_it_holds_of_objects_that_are_gone(t *testing.T) {
+	const n = 100_000
+	before := heap()
+	l := NewLedger(nil)
+	for i := range n {
+		key := "namespace/some-object-" + strconv.Itoa(i)
+		l.Put(key, Row{UID: "u", ResourceVersion: strconv.Itoa(i), Version: uint64(i)})
+		l.Put(key, tombstoneAt(strconv.Itoa(i+1)))
+	}
+	held := func(when string) {
+		t.Helper()
+		per := float64(heap()-before) / n
+		assert.InDelta(t, 1, float64(l.Held())/n/per, 0.34, "%s: %.0f bytes each are counted, and %.0f held", when, float64(l.Held())/n, per)
+	}
+	l.Take() // committed
+	held("the position stays")
+	l.Prune(strconv.Itoa(n + 1))
+	_, drop := l.Take()
+	assert.Zero(t, l.Held())
+	l.Untake(nil, drop)
+	l.rows = map[string]*line{} // Go's maps keep their room
+	held("the checkpoint cannot be saved")
+	l.Untake(nil, drop)
+	_, drop = l.Take()
+	assert.Len(t, drop, n)
+	assert.Zero(t, l.Held())
+	l.Put("a", tombstoneAt("5"))
+	l.DropTombstones()
+	l.Take()
+	assert.Zero(t, l.Held())
+}
+
 func BenchmarkLedger(b *testing.B) {
 	keys := manyKeys(100_000)
 	l := NewLedger(nil)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // What is read ahead of the broker, in bytes.
@@ -15,9 +17,14 @@ const (
 	// A watch has to be read, or its history is lost. So beyond readAhead it is read more slowly, by a step at a time: a
 	// burst does not fill the memory only because the API server is faster than a broker that keeps up.
 	readStep, stepWait = 4 << 20, 100 * time.Millisecond
+	// weighEvery is how often it is looked how much is held of objects that are gone, and how often an object is read
+	// while that is too much.
+	weighEvery = time.Second
 )
 
-// budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement.
+// budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement, and those that it
+// holds of objects that are gone. These become fewer as positions move and are saved, and hold up watches only: a list
+// may be what they wait for.
 type budget struct {
 	all, lists *room
 	bytes      atomic.Int64
@@ -25,10 +32,16 @@ type budget struct {
 	// ahead is how many bytes may be held before a watch pauses; drained tells one that pauses that half of readAhead is left.
 	ahead   atomic.Int64
 	drained chan struct{}
+	// weigh returns how many bytes are held of objects that are gone: gone at the last look, at weighed. Trickled is when
+	// an object was read last although that was too much. The times are in nanoseconds since 1970.
+	weigh                   func() int64
+	gone, weighed, trickled atomic.Int64
 }
 
-func newBudget(limit int64) *budget {
-	b := &budget{all: newRoom(limit), lists: newRoom(min(limit, readAhead)), drained: make(chan struct{}, 1)}
+func newBudget(limit int64, weigh func() int64) *budget {
+	b := &budget{
+		all: newRoom(limit), lists: newRoom(min(limit, readAhead)), drained: make(chan struct{}, 1), weigh: weigh,
+	}
 	b.ahead.Store(readAhead)
 	return b
 }
@@ -48,7 +61,10 @@ func (b *budget) acquire(ctx context.Context, size int, listed bool) error {
 	if listed {
 		err = b.lists.acquire(ctx, size)
 	} else {
-		err = b.pace(ctx)
+		err = b.awaitGone(ctx)
+		if err == nil {
+			err = b.pace(ctx)
+		}
 	}
 	if err != nil {
 		return err
@@ -62,6 +78,32 @@ func (b *budget) acquire(ctx context.Context, size int, listed bool) error {
 	b.bytes.Add(int64(size))
 	b.count.Add(1)
 	return nil
+}
+
+// awaitGone waits while too much is held of objects that are gone. An object is read every weighEvery, as a version is
+// complete only when a later one is seen.
+func (b *budget) awaitGone(ctx context.Context) error {
+	for b.overdue() && !due(&b.trickled) {
+		if err := pause.For(ctx, stepWait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overdue reports whether what is held of objects that are gone leaves no room.
+func (b *budget) overdue() bool {
+	if due(&b.weighed) {
+		b.gone.Store(b.weigh())
+	}
+	gone := b.gone.Load()
+	return gone > 0 && b.bytes.Load()+gone >= b.limit()
+}
+
+// due reports whether the last time was weighEvery ago, for one of those who ask, and is now then.
+func due(last *atomic.Int64) bool {
+	now, then := time.Now().UnixNano(), last.Load()
+	return now-then >= int64(weighEvery) && last.CompareAndSwap(then, now)
 }
 
 // pace pauses a watch that is far ahead of the broker, for stepWait at most.

@@ -22,7 +22,7 @@ type Metrics struct {
 	histories, losses, audits, differences, filtered, filterErrors, oversized *prometheus.CounterVec
 	resyncs, unknownOlds, foreign                                             *prometheus.CounterVec
 	publishSeconds, deliverySeconds                                           *prometheus.HistogramVec
-	oldest, buffered, limit, events, depth, refused, age, ready               *prometheus.Desc
+	oldest, buffered, gone, limit, events, depth, refused, age, ready         *prometheus.Desc
 	ledger, streams, olds, oldBytes, ended                                    *prometheus.Desc
 
 	mu        sync.Mutex
@@ -57,6 +57,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		deliverySeconds: metric.NewHistogram("delivery_seconds", buckets),
 		oldest:          metric.NewDesc("oldest_unsettled_seconds"),
 		buffered:        metric.NewDesc("buffered_bytes"),
+		gone:            metric.NewDesc("deleted_objects_bytes"),
 		limit:           metric.NewDesc("buffer_limit_bytes"),
 		events:          metric.NewDesc("buffered_events"),
 		depth:           metric.NewDesc("queue_depth"),
@@ -90,7 +91,7 @@ func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.limit, m.events, m.depth, m.refused, m.age, m.ready, m.ledger, m.streams, m.olds, m.oldBytes, m.ended} {
+	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.gone, m.limit, m.events, m.depth, m.refused, m.age, m.ready, m.ledger, m.streams, m.olds, m.oldBytes, m.ended} {
 		ch <- d
 	}
 }
@@ -110,7 +111,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		if p == nil || ended {
 			continue
 		}
-		gauge(m.buffered, float64(p.budget.bytes.Load()), p.name)
+		gone := p.gone()
+		gauge(m.buffered, float64(p.budget.bytes.Load()+gone), p.name)
+		gauge(m.gone, float64(gone), p.name)
 		gauge(m.limit, float64(p.budget.limit()), p.name)
 		gauge(m.ready, metric.Truth(p.takes()), p.name)
 		gauge(m.events, float64(p.budget.count.Load()), p.name)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,7 +135,7 @@ func TestPipeline_reads_no_more_than_the_budget(t *testing.T) {
 // While a list waits for the broker there is room for what a watch of the same pipeline shows.
 func TestBudget_a_list_is_read_less_far_ahead_than_a_watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(2 * readAhead)
+		b := newBudget(2*readAhead, nothing)
 		for i := range readAhead >> 20 {
 			require.NoError(t, b.acquire(t.Context(), 1<<20, true), "item %d of 1 MiB of a list", i)
 		}
@@ -148,11 +149,76 @@ func TestBudget_a_list_is_read_less_far_ahead_than_a_watch(t *testing.T) {
 	})
 }
 
+func nothing() int64 { return 0 }
+
+// A position that an event holds up, or a checkpoint that cannot be saved, keeps what is known of deleted objects.
+func TestBudget_a_watch_waits_while_too_much_is_held_of_deleted_objects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var held atomic.Int64
+		b := newBudget(1<<20, held.Load)
+		read := func(n int) time.Duration {
+			began := time.Now()
+			for range n {
+				require.NoError(t, b.acquire(must.Within(t, time.Hour), 1<<10, false))
+			}
+			return time.Since(began)
+		}
+		<-time.After(weighEvery)
+		assert.Zero(t, read(10))
+		held.Store(1<<20 - 10<<10 - 1)
+		<-time.After(weighEvery)
+		assert.Zero(t, read(1), "there is room for one")
+		assert.InDelta(t, 10*weighEvery, read(10), float64(2*weighEvery), "one a second, or no position would move")
+		assert.NoError(t, b.acquire(t.Context(), 1<<10, true), "a list waits for nothing of that")
+		held.Store(0)
+		<-time.After(weighEvery)
+		assert.Zero(t, read(100))
+	})
+}
+
+// One event is not acknowledged, and objects come and go.
+func TestPipeline_whose_position_stays_keeps_little_of_deleted_objects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, _, r, s := listed(t, "1")
+		gate := log.hold()
+		send(t, s, source.Added, "a", "u", "2", source.ReasonWatch)
+		must.Happen(t, "an event under way", func() bool { return underWay(s) })
+		log.set(func() { log.gate = nil })
+		gone := 0
+		come := func() (took time.Duration) {
+			began := time.Now()
+			gone++
+			name := "o-" + strconv.Itoa(gone)
+			send(t, s, source.Added, name, "u", strconv.Itoa(2*gone+1), source.ReasonWatch)
+			send(t, s, source.Deleted, name, "u", strconv.Itoa(2*gone+2), source.ReasonWatch)
+			<-time.After(time.Millisecond)
+			return time.Since(began)
+		}
+		for come() < weighEvery/2 {
+			require.Less(t, gone, 10_000, "%d bytes are held of deleted objects", r.gone())
+		}
+		assert.Greater(t, gone, 2000)
+		assert.InDelta(t, 1<<20, r.gone(), 400<<10, "the buffer is 1 MiB, and a second of reading on top")
+		close(gate)
+		r.settle()
+		require.NoError(t, r.commit(t.Context()))
+		assert.Less(t, r.gone(), int64(1000))
+		<-time.After(weighEvery)
+		for range 500 {
+			if took := come(); took >= weighEvery/2 {
+				t.Errorf("it took %v, with %d bytes in the buffer and %d of deleted objects", took, r.budget.bytes.Load(), r.gone())
+				break
+			}
+		}
+		_ = r.stop()
+	})
+}
+
 // A watch goes at the broker's pace while that acknowledges, and is read to the last byte of the budget where it does not.
 func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const object = 1 << 20
-		b := newBudget(4 * readAhead)
+		b := newBudget(4*readAhead, nothing)
 		fill := func(bytes int) time.Duration {
 			began := time.Now()
 			for range bytes / object {

@@ -114,12 +114,13 @@ type session struct {
 
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
-		cfg: c, name: c.Name, log: c.Log, sink: to, budget: newBudget(c.Buffer), memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
+		cfg: c, name: c.Name, log: c.Log, sink: to, memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
 		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: maxRefusedDelay,
 		saying: rate.Sometimes{Interval: unreadyAfter}, sayingWriter: rate.Sometimes{Interval: unreadyAfter}, began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 	}
+	p.budget = newBudget(c.Buffer, p.gone)
 	c.Metrics.losses.WithLabelValues(c.Name) // a counter is there before it counts
 	c.Metrics.foreign.WithLabelValues(c.Name)
 	retries := c.Metrics.retries.WithLabelValues(c.Name)
@@ -264,6 +265,14 @@ func (p *session) opened() []*stream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]*stream(nil), p.streams...)
+}
+
+// gone returns about how many bytes are held of objects that do not exist any more.
+func (p *session) gone() (bytes int64) {
+	for _, s := range p.opened() {
+		bytes += s.ledger.Held()
+	}
+	return bytes
 }
 
 // drain waits until everything that was read is in the log, the time for it is up, or delivery has failed.

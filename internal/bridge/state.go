@@ -21,6 +21,7 @@ type State struct {
 	Broker     BrokerState
 	Checkpoint CheckpointState
 	// BufferedEvents and BufferedBytes are held between the API server and the acknowledgement, of at most BufferBytes.
+	// The bytes are also those that are held of objects that do not exist any more.
 	BufferedEvents, BufferedBytes, BufferBytes int64
 	// Unmet is how long what was published before has been waiting for the end of the log to be read; zero where it was.
 	Unmet time.Duration
@@ -113,7 +114,7 @@ func (p *Pipeline) State() State {
 func (p *session) now(now time.Time) State {
 	st := State{
 		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
-		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load(), BufferBytes: p.budget.limit(),
+		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load() + p.gone(), BufferBytes: p.budget.limit(),
 		Loss: p.pasts.loss(), Writer: p.pasts.met(),
 	}
 	st.Ready = len(st.Unready) == 0

@@ -33,8 +33,13 @@ func pipelines() []Metric {
 		},
 		{
 			Name: "buffered_bytes", Type: Gauge, Labels: each,
-			Help: "Bytes held between the API server and the broker's acknowledgement.",
+			Help: "Bytes held between the API server and the broker's acknowledgement, with `deleted_objects_bytes`.",
 			Look: "Near `buffer_limit_bytes` for minutes: the broker is slower than the cluster.",
+		},
+		{
+			Name: "deleted_objects_bytes", Type: Gauge, Labels: each,
+			Help: "Bytes held of objects that were deleted, about, until the position has passed that and is saved.",
+			Look: "Grows for minutes: an event is not acknowledged, or the checkpoint cannot be saved.",
 		},
 		{
 			Name: "buffer_limit_bytes", Type: Gauge, Labels: each,

@@ -78,7 +78,8 @@ func (r *round) behind() time.Duration {
 const early = time.Second
 
 // unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one. A lost log or
-// checkpoint has gaps from version 0. Where the list behind one shows a restored etcd, another gap begins there, too.
+// checkpoint has gaps from version 0. Where the list behind one shows a restored etcd, another gap begins there, too; and
+// where the selection changes before the first list behind it is complete.
 func (r *round) unjustified(g oracle.GapFigure) string {
 	custom := g.Stream.Resource == drive.Widgets.Resource
 	may := func(cause oracle.Cause) bool {
@@ -88,12 +89,13 @@ func (r *round) unjustified(g oracle.GapFigure) string {
 			})
 		})
 	}
-	restored := g.Cause == oracle.Restored || g.Cause == oracle.Rebuilt
+	lost := g.Cause == oracle.LogLost || g.Cause == oracle.CheckpointLost ||
+		(g.Cause == oracle.Restored || g.Cause == oracle.Rebuilt) && may(oracle.CheckpointLost) ||
+		g.Cause == oracle.Selection && (may(oracle.CheckpointLost) || may(oracle.LogLost))
 	switch {
 	case !may(g.Cause):
 		return fmt.Sprintf("%s: %s: no fault may cause it that began before, of: %s", g.Cause, g.Message, names(r.tried))
-	case g.From == 0 && g.Cause != oracle.LogLost && g.Cause != oracle.CheckpointLost &&
-		(!restored || !may(oracle.CheckpointLost)):
+	case g.From == 0 && !lost:
 		return "it begins at version 0"
 	}
 	return ""

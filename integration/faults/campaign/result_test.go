@@ -124,6 +124,14 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 		"a restoration behind a lost checkpoint begins at 0": {
 			"the checkpoint lost" + separator + "etcd restored with a version bump", oracle.GapFigure{Cause: oracle.Restored}, true,
 		},
+		"another selection begins at 0": {
+			"namespaces narrowed and widened", oracle.GapFigure{Cause: oracle.Selection}, false,
+		},
+		"another selection behind a lost log begins at 0": {
+			"log deleted while the bridge runs" + separator + "namespaces narrowed and widened",
+			oracle.GapFigure{Cause: oracle.Selection},
+			true,
+		},
 		"a restart is no restoration": {restarted, oracle.GapFigure{From: 1, Cause: oracle.Restored}, false},
 		"another definition, custom resource": {
 			"a CRD's spec changed", oracle.GapFigure{Stream: widgets, From: 1, Cause: old}, true,
