@@ -112,6 +112,5 @@ func (c *change) arrives(chunks uint64) func() {
 		s := c.store
 		s.head, s.numbers = c.head, c.numbers
 		s.head.chunks = chunks
-		s.littered = s.littered || len(c.batch.Forget) > 0
 	}
 }

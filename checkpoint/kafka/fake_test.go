@@ -33,8 +33,8 @@ type fake struct {
 	path string
 	// fault is asked before each produce request; nil is none.
 	fault func(n int, r *fakeBatch) fault
-	// requests counts produce requests, bytes is how large they were.
-	requests, bytes int
+	// requests counts produce requests, bytes is how large they were; fetches counts what was read.
+	requests, bytes, fetches int
 	// unread are the requests that got lost: a connection may still read them.
 	unread [][]byte
 	// forbidden are the names of what is not permitted.
@@ -295,6 +295,7 @@ func (f *fake) Bounds(ctx context.Context, _ string, partitions int) (map[int32]
 
 func (f *fake) Fetch(ctx context.Context, _ string, partition int32, offset int64, do func(*kafka.Record) error) (next, end int64, err error) {
 	f.mu.Lock()
+	f.fetches++
 	defer f.mu.Unlock()
 	if err := f.answer(ctx, "Fetch"); err != nil {
 		return offset, 0, err

@@ -181,7 +181,7 @@ func (s *Store) readOn(ctx context.Context, r *replay) error {
 	case r.head.number < s.head.number:
 		return s.breaks(&LostError{Path: s.path, Has: r.head.number, Want: s.head.number})
 	}
-	s.head, s.numbers, s.litter, s.stale, s.littered = r.head, r.numbers(), r.litter(s.keys), false, false
+	s.head, s.numbers, s.litter, s.stale = r.head, r.numbers(), r.litter(s.keys), false
 	for n := range r.chunks {
 		s.present = max(s.present, n+1)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -201,6 +202,23 @@ func TestCommit_compresses(t *testing.T) {
 			t.Errorf("%s makes %d bytes of %d", c, f.bytes, plain)
 		}
 	}
+}
+
+func TestCommit_writes_what_changed(t *testing.T) {
+	f, s := openNew(t, 3)
+	b := manyRows(5000, 1)
+	b.Streams = map[string]checkpoint.Stream{}
+	for n := range 5000 {
+		b.Streams[fmt.Sprint("pods.v1/namespace-", n)] = checkpoint.Stream{Position: "1"}
+	}
+	require.NoError(t, s.Commit(t.Context(), b))
+	f.bytes, f.requests, f.fetches = 0, 0, 0
+	require.NoError(t, s.Commit(t.Context(), &checkpoint.Batch{
+		Identity: audit, Streams: map[string]checkpoint.Stream{"pods.v1/namespace-7": {Position: "2"}},
+	}))
+	assert.Less(t, f.bytes, 500)
+	assert.Equal(t, 1, f.requests)
+	assert.Zero(t, f.fetches)
 }
 
 // Whatever a commit's size, a store keeps little memory between commits.

@@ -52,9 +52,8 @@ type Store struct {
 	stale   bool
 	// present bounds the chunks that the log may have.
 	present uint64
-	// litter are the keys of rows of forgotten streams; littered says that there are others too, to be looked for.
-	litter   []string
-	littered bool
+	// litter are the keys of rows of streams that had been forgotten when the log was read.
+	litter []string
 
 	// patience is that of the operation that holds mu.
 	patience time.Duration

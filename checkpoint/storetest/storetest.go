@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,6 +44,7 @@ func Run(t *testing.T, open Opener) {
 	t.Run("a forgotten stream is gone", s.forget)
 	t.Run("what is known of the log stays until it is replaced", s.log)
 	t.Run("a big batch", s.big)
+	t.Run("5,000 streams", s.streams)
 	t.Run("a context that has ended", s.cancelled)
 	t.Run("another cluster or pipeline is refused", s.foreign)
 	t.Run("a second user is refused", s.locked)
@@ -192,6 +194,34 @@ func (s suite) big(t *testing.T) {
 		store = s.mustOpen(t, at)
 		mustHold(t.Context(), t, store, want)
 	}
+	require.NoError(t, store.Close())
+}
+
+// A selector of namespaces has a stream for each.
+func (s suite) streams(t *testing.T) {
+	at, want := place(t), Empty()
+	store := s.mustOpen(t, at)
+	all := &checkpoint.Batch{
+		Identity: Identity, Streams: map[string]checkpoint.Stream{}, Put: map[string]map[string]checkpoint.Row{},
+	}
+	name := func(n int) string { return fmt.Sprintf("deployments.v1.apps/some-namespace-%d", n) }
+	for n := range 5000 {
+		all.Streams[name(n)] = checkpoint.Stream{Position: "1", Epoch: 1, Fingerprint: strings.Repeat("f", 16)}
+		all.Put[name(n)] = map[string]checkpoint.Row{"some-namespace/a": {UID: "u", ResourceVersion: "1", Epoch: 1, Version: 1}}
+	}
+	one := func(n int) *checkpoint.Batch {
+		return &checkpoint.Batch{Identity: Identity, Streams: map[string]checkpoint.Stream{name(n): {Position: "2", Epoch: 1}}}
+	}
+	for _, b := range []*checkpoint.Batch{
+		all, one(7), all, one(4999), {Identity: Identity, Forget: []string{name(3)}}, one(8),
+	} {
+		require.NoError(t, store.Commit(t.Context(), b))
+		Apply(want, b)
+	}
+	mustHold(t.Context(), t, store, want)
+	require.NoError(t, store.Close())
+	store = s.mustOpen(t, at)
+	mustHold(t.Context(), t, store, want)
 	require.NoError(t, store.Close())
 }
 

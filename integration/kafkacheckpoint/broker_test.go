@@ -196,6 +196,10 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 	delete(other.Streams, "pods.v1")
 	commit(other)
 	commit(&checkpoint.Batch{Identity: audit, Forget: []string{"jobs.v1.batch"}})
+	require.NoError(t, s.Close())
+	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
+	s = mustOpen(t, cfg)                                                      // its first commit removes the rows of what was forgotten
+	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "100"})
 
 	// The segment that is written to is never compacted, and only a write begins another one.
 	hold := len(want.Rows["pods.v1"]) + 4 // origin, barrier, head, stream
