@@ -85,12 +85,15 @@ func (p *process) noting(h http.Handler) http.Handler {
 	})
 }
 
+// How long a client may take to ask, to read the answer, and to ask again. A profile takes 30 s.
+const readTime, writeTime, idleTime = 10 * time.Second, 2 * time.Minute, 30 * time.Second
+
 // errDone ends the HTTP server when the pipelines have ended.
 var errDone = fmt.Errorf("done")
 
 // serve answers until ctx ends.
 func (s endpointServer) serve(ctx context.Context) error {
-	server := &http.Server{Handler: s.Handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: s.Handler, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime}
 	ended := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer ended()
 	if err := server.Serve(s.Listener); ctx.Err() == nil {
