@@ -37,11 +37,15 @@ const shareEvery = 100 * time.Millisecond
 
 // open opens a watch for everything after version, and calls check before anything of it can be read. The error may be
 // that of check. A reader takes its place in a shared watch before that, as those who come later may find none.
-func (w *wire) open(conn context.Context, version string, timeout time.Duration, check func(*sharedHistory) error) (connection, error) {
-	if f := w.membership.attach(version, true); f != nil {
+func (w *wire) open(conn context.Context, version string, timeout time.Duration, check func() error) (connection, error) {
+	f := w.reserved
+	if w.reserved = nil; f == nil {
+		f = w.membership.attach(version, true)
+	}
+	if f != nil {
 		err := f.ready(conn)
 		if err == nil {
-			err = check(&f.watch.history)
+			err = check()
 		}
 		if err != nil {
 			f.close()
@@ -49,7 +53,7 @@ func (w *wire) open(conn context.Context, version string, timeout time.Duration,
 		}
 		return f, nil
 	}
-	if err := check(nil); err != nil {
+	if err := check(); err != nil {
 		return nil, err
 	}
 	body, err := w.client.watch(conn, w.stream, version, timeout)
@@ -57,6 +61,17 @@ func (w *wire) open(conn context.Context, version string, timeout time.Duration,
 		return nil, err
 	}
 	return &ownConnection{body: body, frames: newFrameReader(body), opened: time.Now()}, nil
+}
+
+// reserve takes the place that a reader is to have in a shared watch, before the check that precedes its first watch.
+func (w *wire) reserve(version string) { w.reserved = w.membership.attach(version, true) }
+
+// unreserve gives up the place that was reserved and not used.
+func (w *wire) unreserve() {
+	if w.reserved != nil {
+		w.reserved.close()
+		w.reserved = nil
+	}
 }
 
 // share returns the shared watch from behind version on, for a reader with a watch of its own that can change over; else nil.

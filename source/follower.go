@@ -5,6 +5,7 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -157,10 +158,14 @@ func (f *follower) outcome() error {
 	switch {
 	case errors.Is(s.err, errUnordered), apierrors.IsForbidden(s.err) && s.scope.Namespace != f.namespace:
 		return errMoved
-	case expired(s.err) && !s.shown && f.after != s.first:
-		return errMoved // what was asked for is another's version
+	case !expired(s.err) || s.shown || f.after == s.first:
+		return s.err
 	}
-	return s.err
+	// What was asked for is another's version.
+	if oldest := s.oldest(s.err); f.after < oldest {
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", f.after, oldest))
+	}
+	return errMoved
 }
 
 // since implements connection.

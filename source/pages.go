@@ -24,6 +24,7 @@ const (
 // after which a new list may succeed.
 func (w *wire) list(ctx context.Context) (*stubs, error) {
 	w.observer.State(Listing, nil)
+	w.unreserve() // a watch goes on from the list's version
 	// The first page tells the version before anything is published.
 	meta, first, err := w.begin(ctx)
 	if err != nil {

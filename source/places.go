@@ -22,8 +22,8 @@ const (
 // places bound what an API server is asked for at a time, besides watches: maxReads of all resources, in the order in
 // which they were asked for.
 //
-// After slowRead, a read counts among those of its resource only, so that an API server of its own that hangs holds up
-// no other. A list that has waited for a pipeline for blockedFor does not count any more, so that a pipeline that takes
+// After slowRead, a read counts among those of its resource only, and so do the next ones of it until one is faster: an
+// API server of its own that hangs holds up no other. A list that has waited for a pipeline for blockedFor does not count any more, so that a pipeline that takes
 // nothing holds up no other. It is safe for concurrent use.
 type places struct {
 	all *semaphore.Weighted
@@ -32,10 +32,11 @@ type places struct {
 	of map[schema.GroupResource]*queue
 }
 
-// queue is of the reads of one resource; users are those who wait or have a place.
+// queue is of the reads of one resource; users are those who wait or have a place. Slow says that the last one was.
 type queue struct {
 	free  *semaphore.Weighted
 	users int
+	slow  bool
 }
 
 func newPlaces() *places {
@@ -44,9 +45,9 @@ func newPlaces() *places {
 
 // place is that of a read, which has to leave it.
 type place struct {
-	// leaveAll and leaveOwn may be called several times.
-	leaveAll, leaveOwn func()
-	slow               *time.Timer
+	// leaveAll and leaveOwn may be called several times. Fast is called where slow has not come to its end.
+	leaveAll, leaveOwn, fast func()
+	slow                     *time.Timer
 	// blocked is how long objects were not taken.
 	blocked time.Duration
 }
@@ -58,20 +59,39 @@ func (p *places) take(ctx context.Context, of schema.GroupResource) (*place, err
 		p.leave(of)
 		return nil, err
 	}
-	if err := p.all.Acquire(ctx, 1); err != nil {
-		q.free.Release(1)
-		p.leave(of)
-		return nil, err
+	leaveAll := func() {}
+	if !p.slow(q) {
+		if err := p.all.Acquire(ctx, 1); err != nil {
+			q.free.Release(1)
+			p.leave(of)
+			return nil, err
+		}
+		leaveAll = sync.OnceFunc(func() { p.all.Release(1) })
 	}
-	leaveAll := sync.OnceFunc(func() { p.all.Release(1) })
 	return &place{
-		slow:     time.AfterFunc(slowRead, leaveAll),
+		slow: time.AfterFunc(slowRead, func() {
+			p.setSlow(q, true)
+			leaveAll()
+		}),
+		fast:     func() { p.setSlow(q, false) },
 		leaveAll: leaveAll,
 		leaveOwn: sync.OnceFunc(func() {
 			q.free.Release(1)
 			p.leave(of)
 		}),
 	}, nil
+}
+
+func (p *places) slow(q *queue) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return q.slow
+}
+
+func (p *places) setSlow(q *queue, slow bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q.slow = slow
 }
 
 func (p *places) join(of schema.GroupResource) *queue {
@@ -89,16 +109,17 @@ func (p *places) join(of schema.GroupResource) *queue {
 func (p *places) leave(of schema.GroupResource) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if q := p.of[of]; q.users == 1 {
+	q := p.of[of]
+	if q.users--; q.users == 0 && !q.slow { // one that is slow is remembered
 		delete(p.of, of)
-	} else {
-		q.users--
 	}
 }
 
 // leave gives the place back, if it was not given back before.
 func (p *place) leave() {
-	p.slow.Stop()
+	if p.slow.Stop() {
+		p.fast()
+	}
 	p.leaveAll()
 	p.leaveOwn()
 }

@@ -68,6 +68,18 @@ func TestPlaces_of_what_is_slow_are_free_for_other_resources(t *testing.T) {
 		for _, one := range append(hung, others...) {
 			one.leave()
 		}
+		hung = taken(t, p, metricsOf, maxReads)
+		began = time.Now()
+		others = taken(t, p, podsOf, maxReads)
+		assert.Zero(t, time.Since(began), "it is known to be slow")
+		refuses(t, p, podsOf, slowRead/2)
+		for _, one := range append(hung, others...) {
+			one.leave()
+		}
+		for _, one := range taken(t, p, metricsOf, maxReads) {
+			defer one.leave()
+		}
+		refuses(t, p, podsOf, slowRead/2) // it is fast again
 	})
 }
 

@@ -97,8 +97,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		recovery: r.Recovery, reached: r.Reached, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
 	}
 	if r.Watches != nil {
-		version, _, _ := r.History.Resume()
-		w.membership = r.Watches.enter(r.Stream, version, r.Observer)
+		w.membership = r.Watches.enter(r.Stream, r.Observer)
 		defer w.membership.leave()
 	}
 	informer := cache.NewSharedIndexInformerWithOptions(w, &object{}, cache.SharedIndexInformerOptions{

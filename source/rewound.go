@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -67,67 +66,27 @@ func (w *wire) place(ctx context.Context) (*place, error) {
 
 // checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is
 // older than that, or than what was published, the stream ends for good. The caller has a place.
-func (w *wire) checkServer(ctx context.Context, shown string) (server string, err error) {
+func (w *wire) checkServer(ctx context.Context, shown string) error {
+	if w.reached != nil {
+		shown = later(shown, w.reached())
+	}
 	meta, err := w.client.readPage(ctx, w.stream, pageQuery{limit: 1, placed: true}, func([]byte) error { return nil })
 	if err != nil {
-		return "", err
+		return err
 	}
-	return meta.ResourceVersion, w.checkVersion(w.newestShown(shown), meta.ResourceVersion)
-}
-
-// newestShown returns the newest version that is known: what was shown, or what was published.
-func (w *wire) newestShown(shown string) string {
-	if w.reached == nil {
-		return shown
-	}
-	return later(shown, w.reached())
-}
-
-// sharedHistory is what was found out about the API server's history while a watch is open: an API server has another one only
-// when it was started again. It is safe for concurrent use; nil knows nothing.
-type sharedHistory struct {
-	mu sync.Mutex
-	// server is a version that it has reached, object the newest one at which it has had an object as it was published.
-	server, object uint64
-}
-
-// found takes note of a version that the API server has reached, and of one at which it has had an object.
-func (h *sharedHistory) found(server, object string) {
-	if h == nil {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	reached, _ := number(server)
-	had, _ := number(object)
-	h.server, h.object = max(h.server, reached), max(h.object, had)
-}
-
-// has reports whether the API server has reached a version, and has all that was published until that of the witnesses: what was
-// published before something that it has, it has too.
-func (h *sharedHistory) has(version string, witnesses []witness) bool {
-	if h == nil {
-		return false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, one := range witnesses {
-		if v, ok := number(one.ResourceVersion); !ok || v > h.object {
-			return false
-		}
-	}
-	v, ok := number(version)
-	return ok && v <= h.server
+	return w.checkVersion(shown, meta.ResourceVersion)
 }
 
 // checkAgain is checkServer, and looks at what was published, as it is known by now, and at what a watch has shown last.
-// What another reader of a shared watch has found out since that is open is not asked again.
-func (w *wire) checkAgain(ctx context.Context, version string, shown Ident, of *sharedHistory) error {
+func (w *wire) checkAgain(ctx context.Context, version string, shown Ident) error {
 	p, err := w.place(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.leave()
+	if err := w.checkServer(ctx, version); err != nil {
+		return err
+	}
 	var witnesses []witness
 	if _, ok := number(shown.ResourceVersion); ok {
 		witnesses = append(witnesses, witness{shown, shown.ResourceVersion})
@@ -135,18 +94,7 @@ func (w *wire) checkAgain(ctx context.Context, version string, shown Ident, of *
 	if position, known, ok := w.history.Resume(); ok {
 		witnesses = append(witnesses, newest(position, known)...)
 	}
-	if of.has(w.newestShown(version), witnesses) {
-		return nil
-	}
-	server, err := w.checkServer(ctx, version)
-	if err != nil {
-		return err
-	}
-	object, err := w.checkObjects(ctx, witnesses)
-	if err == nil {
-		of.found(server, object)
-	}
-	return err
+	return w.checkObjects(ctx, witnesses)
 }
 
 // checkVersion ends the stream for good where the API server went back from the version that it has shown. Versions that
@@ -170,32 +118,29 @@ func (w *wire) refuse(err error) error {
 // checkTime, nothing is concluded.
 //
 // The error is ctx's, or says that the connection broke: the API server may be another one since, and all has to be asked again. If
-// that happens again and again, it is because of what is asked. Had is the newest version at which the API server has had one of them.
-func (w *wire) checkObjects(ctx context.Context, witnesses []witness) (had string, err error) {
+// that happens again and again, it is because of what is asked.
+func (w *wire) checkObjects(ctx context.Context, witnesses []witness) error {
 	broken := w.broken
 	w.broken = 0
 	if broken >= checkTries {
-		return "", nil
+		return nil
 	}
 	timed, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	for _, object := range witnesses {
 		err := w.checkObject(timed, object)
 		switch {
-		case err == nil && had == "":
-			had = object.ResourceVersion
 		case err == nil:
-			had = later(had, object.ResourceVersion)
 		case ctx.Err() != nil:
-			return had, err
+			return err
 		case timed.Err() != nil:
-			return had, nil
+			return nil
 		case !answered(err):
 			w.broken = broken + 1
-			return had, err
+			return err
 		}
 	}
-	return had, nil
+	return nil
 }
 
 // witness is an object that was so at a version.

@@ -240,33 +240,3 @@ func TestReader_ends_where_what_a_watch_has_shown_never_was(t *testing.T) {
 		check(t, got, "added b@30 watch")
 	})
 }
-
-func TestHistory_that_another_reader_has_found_is_not_asked_for_again(t *testing.T) {
-	seen := func(versions ...string) (all []witness) {
-		for _, v := range versions {
-			all = append(all, witness{Ident{Name: "a", ResourceVersion: v}, v})
-		}
-		return all
-	}
-	for name, c := range map[string]struct {
-		server, object, version string
-		witnesses               []witness
-		want                    bool
-	}{
-		"reached, and had":             {"100", "90", "100", seen("90", "80"), true},
-		"reached, and nothing to have": {"100", "", "100", nil, true},
-		"not reached yet":              {"100", "90", "101", seen("90"), false},
-		"a newer object":               {"100", "90", "100", seen("80", "91"), false},
-		"no object was asked for":      {"100", "", "100", seen("1"), false},
-		"no number":                    {"100", "90", "x", seen("90"), false},
-		"an object without a number":   {"100", "90", "100", seen("x"), false},
-	} {
-		h := &sharedHistory{}
-		h.found(c.server, c.object)
-		h.found("5", "")
-		assert.Equal(t, c.want, h.has(c.version, c.witnesses), name)
-	}
-	var none *sharedHistory
-	none.found("100", "90")
-	assert.False(t, none.has("1", nil))
-}

@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// lowestFor is how long a watch that is shared begins at a version that was the lowest then: API servers forget it.
-const lowestFor = watchAtLeast
-
 // wideAgainAfter is how long after a refusal a watch over all namespaces is not asked for in place of those of single ones.
 const wideAgainAfter = 10 * time.Minute
 
@@ -68,21 +65,9 @@ type group struct {
 	// narrow is when a watch over all namespaces was refused last; apart: versions are no numbers.
 	narrow time.Time
 	apart  bool
-	// lowest is the version from which the next shared watch begins at the latest, so that all find their places in it,
-	// unless that was long ago; 0 where none is known.
-	lowest uint64
-	known  time.Time
-}
-
-// expect has the next shared watch begin at a version at the latest, or anywhere if that is 0.
-func (g *group) expect(version uint64) { g.lowest, g.known = version, time.Now() }
-
-// first returns where a shared watch begins that a member asks for from behind a version on.
-func (g *group) first(after uint64) uint64 {
-	if g.lowest == 0 || time.Since(g.known) > lowestFor {
-		return after
-	}
-	return min(g.lowest, after)
+	// begun: a watch was shared before. Expired: the last one was refused because its version is too old, and the API
+	// server has not said which one is not.
+	begun, expired bool
 }
 
 // scope returns the namespace over which the watch of a member goes, and whether others read it too.
@@ -111,8 +96,8 @@ type membership struct {
 	tried time.Time
 }
 
-// enter makes a reader known, which is to go on from behind a version, if there is one, and has to leave at its end.
-func (w *Watches) enter(s Stream, version string, o Observer) *membership {
+// enter makes a reader known, which has to leave at its end.
+func (w *Watches) enter(s Stream, o Observer) *membership {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	g := w.groups[groupOf(s)]
@@ -122,9 +107,6 @@ func (w *Watches) enter(s Stream, version string, o Observer) *membership {
 	}
 	g.members[s.Namespace]++
 	g.size.Add(1)
-	if n, ok := number(version); ok {
-		g.expect(g.first(n))
-	}
 	return &membership{watches: w, stream: s, observer: o, group: g}
 }
 
@@ -161,20 +143,18 @@ func (m *membership) attach(version string, begin bool) *follower {
 	if !begin {
 		return nil
 	}
-	first := m.group.first(after)
-	m.group.expect(0) // the API server may have forgotten it
-	return w.begin(scope, first, after, m)
+	return w.begin(scope, after, m)
 }
 
-// begin opens a shared watch from behind a first version on, with a follower that has what came until after; the caller
-// holds mu. It is read as long as it has followers.
-func (w *Watches) begin(scope Stream, first, after uint64, m *membership) *follower {
+// begin opens a shared watch with its first follower; the caller holds mu. It is read as long as it has followers.
+func (w *Watches) begin(scope Stream, after uint64, m *membership) *follower {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &sharedWatch{
-		watches: w, scope: scope, start: first, first: first, complete: first,
+		watches: w, scope: scope, start: after, first: after, asked: m.group.expired, follows: m.group.begun,
 		cancel: cancel, opened: make(chan struct{}), done: make(chan struct{}),
 		followers: map[string][]*follower{}, room: make(chan struct{}, 1),
 	}
+	m.group.begun = true
 	w.open[scope] = s
 	f := s.follow(m, after)
 	go func() { // whoever follows it last waits for it
@@ -209,9 +189,9 @@ func (w *Watches) sharing(scope Stream) (n int) {
 	return n
 }
 
-// expect has the shared watch that follows one begin where all its followers find their places.
-func (w *Watches) expect(scope Stream, version uint64) {
-	w.update(scope, func(g *group) { g.expect(version) })
+// expired takes note of whether it is not known which version is old enough.
+func (w *Watches) expired(scope Stream, expired bool) {
+	w.update(scope, func(g *group) { g.expired = expired })
 }
 
 // narrow takes note that a watch over all namespaces was refused.

@@ -422,25 +422,73 @@ func TestWatches_begin_where_all_members_find_their_places(t *testing.T) {
 			s.write(fmt.Sprint("n", i), 1)
 			members = append(members, c.join(fmt.Sprint("n", i), fmt.Sprint(10+n-i)))
 		}
-		for round := range 4 {
+		for range 4 {
 			<-time.After(time.Minute)
-			reads := s.readsOnce()
-			assert.True(t, round == 0 || reads < n/2, "%d reads to see whether it is the same history still", reads)
 			assert.Equal(t, map[string]int{"": 1}, s.watches())
-			assert.Zero(t, s.narrowly(), "a watch for one namespace was asked for")
 			for i := range 3 * n {
 				s.write(fmt.Sprint("n", i*i%n), 1)
 			}
 			s.bookmark()
-			for i := range 2 * n {
+			for i := range n / 2 {
 				s.write(fmt.Sprint("n", i*i%n), 1)
 			}
+			<-time.After(time.Second)
 			s.change(func() { s.cuts++ })
 		}
-		assert.Equal(t, maxReads, s.most, "lists at a time")
 		<-time.After(time.Minute)
+		assert.Equal(t, maxReads, s.most, "lists at a time")
+		assert.Zero(t, s.narrowly(), "a watch for one namespace was asked for")
 		for i, m := range members {
 			c.check(10+n-i, fmt.Sprint("n", i), m)
+		}
+	})
+}
+
+// A process starts, and each namespace has something to catch up with.
+func TestWatches_begin_at_a_start_where_all_members_find_their_places(t *testing.T) {
+	for _, backlog := range []int{1, 5} {
+		inCompany(t, func(t *testing.T, s *stage, c *company) {
+			const n = 300
+			s.latency = 5 * time.Millisecond
+			for i := range n * (backlog + 1) {
+				s.write(fmt.Sprint("n", i%n), 1)
+			}
+			var members []*member
+			for i := range n {
+				members = append(members, c.join(fmt.Sprint("n", i), fmt.Sprint(10+n-i%20)))
+			}
+			c.saw(backlog, members...)
+			assert.Zero(t, s.narrowly(), "a watch for one namespace was asked for")
+			assert.Equal(t, maxReads, s.most, "lists at a time")
+			for i, m := range members {
+				c.check(10+n-i%20, fmt.Sprint("n", i), m)
+			}
+		})
+	}
+}
+
+// The API server has forgotten what came before the positions of some readers.
+func TestWatches_are_refused_to_those_who_come_too_late_only(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		const n, forgotten = 40, 10
+		for i := range 3 * n {
+			s.write(fmt.Sprint("n", i%n), 1)
+		}
+		s.compacted = 10 + n + forgotten
+		var members []*member
+		for i := range n {
+			members = append(members, c.join(fmt.Sprint("n", i), fmt.Sprint(10+n+i)))
+		}
+		<-time.After(time.Minute)
+		assert.Equal(t, map[string]int{"": 1}, s.watches())
+		assert.Zero(t, s.narrowly(), "a watch for one namespace was asked for")
+		assert.LessOrEqual(t, s.widely(), 3)
+		for i, m := range members {
+			want := 0
+			if i < forgotten {
+				want = 1
+			}
+			assert.Equal(t, want, m.counted("expired"), "the one from %d: %v", 10+n+i, m.reasons)
 		}
 	})
 }

@@ -18,7 +18,7 @@ const (
 	maxWaiting, minWaiting = 4 << 20, 64 << 10
 	// patientFor is how long a watch waits for a follower that has no room while another is well ahead of it.
 	patientFor = time.Second
-	// gatherFor is how long a watch waits for all that can share it, before it reads what the first of them may have.
+	// gatherFor is how long a watch waits for all that can share it, before it is asked for.
 	gatherFor = 100 * time.Millisecond
 )
 
@@ -28,18 +28,18 @@ type sharedWatch struct {
 	scope   Stream
 	cancel  context.CancelFunc
 	done    chan struct{}
-	// opened is closed when the API server has answered, or the watch has ended; first is the version that it was asked for.
+	// opened is closed when the API server has answered, or the watch has ended.
 	opened chan struct{}
-	first  uint64
 	room   chan struct{}
-	// history is what readers have found out since the API server has answered.
-	history sharedHistory
+	// follows says that it takes the place of one that has ended.
+	follows bool
 
 	mu sync.Mutex
+	// first is the version that the API server is asked for; asked: it was.
+	first uint64
+	asked bool
 	// followers are those of each namespace, "" of all.
 	followers map[string][]*follower
-	// complete is the version up to which every follower was shown everything: that of the last bookmark.
-	complete uint64
 	// Everything after start is in recent, oldest first, or yet to come.
 	start  uint64
 	recent []event
@@ -63,8 +63,11 @@ func (s *sharedWatch) follow(m *membership, after uint64) *follower {
 	namespace := m.stream.Namespace
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil || after < s.start {
+	switch {
+	case s.err != nil, after < s.start && s.asked:
 		return nil
+	case after < s.start:
+		s.first, s.start = after, after
 	}
 	f := &follower{watch: s, member: m, namespace: namespace, after: after, wake: make(chan struct{}, 1)}
 	for _, e := range s.recent {
@@ -122,8 +125,8 @@ func (s *sharedWatch) run(ctx context.Context) {
 		s.watches.narrow(s.scope)
 	case err == errUnordered: //nolint:errorlint // it is never wrapped
 		s.watches.part(s.scope)
-	case !expired(err) && ctx.Err() == nil:
-		s.watches.expect(s.scope, s.complete)
+	default:
+		s.watches.expired(s.scope, expired(err) && s.oldest(err) == 0)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,6 +139,12 @@ func (s *sharedWatch) run(ctx context.Context) {
 	}
 }
 
+// oldest returns the oldest version that can be watched, as a refusal says; 0 where it does not.
+func (s *sharedWatch) oldest(refusal error) uint64 {
+	n, _ := number(oldestWatchable(refusal, strconv.FormatUint(s.first, 10)))
+	return n
+}
+
 // answered lets those go on who wait for the API server's answer; the caller holds mu.
 func (s *sharedWatch) answered() {
 	if s.since.IsZero() {
@@ -145,10 +154,11 @@ func (s *sharedWatch) answered() {
 }
 
 func (s *sharedWatch) read(ctx context.Context) error {
+	first := s.gather(ctx)
 	timeout := watchAtLeast + rand.N(watchSpread)
 	conn, cancel := context.WithTimeout(ctx, timeout+watchGrace)
 	defer cancel()
-	body, err := s.watches.client.watch(conn, s.scope, strconv.FormatUint(s.first, 10), timeout)
+	body, err := s.watches.client.watch(conn, s.scope, strconv.FormatUint(first, 10), timeout)
 	if err != nil {
 		return err
 	}
@@ -156,7 +166,6 @@ func (s *sharedWatch) read(ctx context.Context) error {
 	s.mu.Lock()
 	s.answered()
 	s.mu.Unlock()
-	s.gather(ctx)
 	for frames := newFrameReader(body); ; {
 		f, err := frames.Next()
 		if err != nil {
@@ -172,20 +181,24 @@ func (s *sharedWatch) read(ctx context.Context) error {
 	}
 }
 
-// gather waits for followers, as one that comes later may not find its place any more.
-func (s *sharedWatch) gather(ctx context.Context) {
-	all := s.watches.sharing(s.scope)
+// gather waits for followers, and returns the version from behind which the watch is to be, so that all of them find
+// their places. Where one has ended before, it waits no longer than until all are there: at a start more may come.
+func (s *sharedWatch) gather(ctx context.Context) (first uint64) {
 	over := time.NewTimer(gatherFor)
 	defer over.Stop()
-	for s.following() < all {
+	for waits := true; waits && (!s.follows || s.following() < s.watches.sharing(s.scope)); {
 		select {
 		case <-s.room:
 		case <-over.C:
-			return
+			waits = false
 		case <-ctx.Done():
-			return
+			waits = false
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = true
+	return s.first
 }
 
 // following counts the followers.
@@ -226,9 +239,6 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 		return s.err
 	}
 	s.shown = true
-	if e.kind == frameBookmark {
-		s.complete = max(s.complete, e.version)
-	}
 	for _, of := range s.concerned(&e) {
 		for _, f := range of {
 			f.push(e)

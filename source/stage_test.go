@@ -29,9 +29,9 @@ type stage struct {
 	compacted int
 	// timeouts: watches end when it was asked for.
 	timeouts bool
-	// latency is how long a list takes; lists are those under way, most how many there were at a time, and reads all.
-	latency            time.Duration
-	lists, most, reads int
+	// latency is how long a list takes; lists are those under way, and most how many there were.
+	latency     time.Duration
+	lists, most int
 }
 
 type staged struct {
@@ -102,14 +102,6 @@ func (s *stage) narrowly() (n int) {
 			n += asked
 		}
 	}
-	return n
-}
-
-// readsOnce returns how many lists there were since it was called last.
-func (s *stage) readsOnce() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, s.reads = s.reads, 0
 	return n
 }
 
@@ -201,7 +193,6 @@ func (w staged) object() string {
 func (s *stage) list(w http.ResponseWriter, q url.Values, namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reads++
 	if s.lists++; s.latency > 0 {
 		s.mu.Unlock()
 		<-time.NewTimer(s.latency).C // it runs in a bubble

@@ -121,9 +121,9 @@ func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
 	// Only the connection has a deadline: what is read is passed on however long there is no room for it.
 	conn, cancel := context.WithTimeout(conns, timeout+watchGrace)
 	defer cancel()
-	check := func(*sharedHistory) error { return nil }
+	check := func() error { return nil }
 	if again {
-		check = func(of *sharedHistory) error { return r.check(conns, of) }
+		check = func() error { return r.check(conns) }
 	}
 	frames, err := r.wire.open(conn, r.safe, timeout, check)
 	if err != nil {
@@ -147,12 +147,12 @@ func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
 
 // check makes sure that the API server knows the version, before anything of a watch that begins there again is passed
 // on: one that was restored from a backup meanwhile would accept it, and be silent.
-func (r *resumedWatch) check(ctx context.Context, of *sharedHistory) error {
+func (r *resumedWatch) check(ctx context.Context) error {
 	// That may be the end of the stream, which must not overtake what was read before.
 	if err := r.wire.inside.empty(ctx); err != nil {
 		return err
 	}
-	return r.wire.checkAgain(ctx, r.last, r.shown, of)
+	return r.wire.checkAgain(ctx, r.last, r.shown)
 }
 
 // reportWatching reports that the watch is open; after a failure only if it stays open for a while, since a watch that fails
@@ -195,7 +195,7 @@ func (r *resumedWatch) frames(ctx, conns context.Context, from connection) (conn
 		}
 		if shared := r.wire.share(from, r.safe, f.Type == frameBookmark); shared != nil {
 			// The shared one may have begun after the history ended that the own one still shows.
-			if err := r.check(conns, &shared.watch.history); err != nil {
+			if err := r.check(conns); err != nil {
 				shared.close()
 				return from, err
 			}

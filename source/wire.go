@@ -26,8 +26,10 @@ type wire struct {
 	recovery Recovery
 	reached  func() string
 	again    <-chan Why
-	// membership is nil where watches are not shared.
+	// membership is nil where watches are not shared. Reserved is a place in a shared watch for the first connection of
+	// the first watch, if there is one.
 	membership *membership
+	reserved   *follower
 	owed       Owed
 	end        <-chan struct{}
 
@@ -163,14 +165,16 @@ func (w *wire) check(ctx context.Context, version string, known iter.Seq2[Ident,
 		return err
 	}
 	defer p.leave()
-	if _, err = w.checkServer(ctx, version); err != nil || known == nil {
+	if err := w.checkServer(ctx, version); err != nil || known == nil {
 		return err
 	}
-	_, err = w.checkObjects(ctx, newest(version, known))
-	return err
+	return w.checkObjects(ctx, newest(version, known))
 }
 
 func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[Ident, bool]) (*stubs, error) {
+	if w.reserved == nil {
+		w.reserve(version)
+	}
 	if err := w.check(ctx, version, known); err != nil {
 		return nil, err
 	}
@@ -210,6 +214,7 @@ func (w *wire) wait(ctx context.Context, retry *backoff, cause error) error {
 func (w *wire) finish() error {
 	w.listing <- struct{}{}
 	defer func() { <-w.listing }()
+	w.unreserve()
 	return w.refused
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -210,6 +211,27 @@ func TestPipeline_whose_position_stays_keeps_little_of_deleted_objects(t *testin
 				break
 			}
 		}
+		_ = r.stop()
+	})
+}
+
+// A stream retires that had many objects, and the broker refuses the end of one. Others of the pipeline go on.
+func TestPipeline_does_not_wait_for_what_is_held_of_a_stream_that_retires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objects []string
+		for i := range 4000 {
+			objects = append(objects, fmt.Sprintf("o%d u%d 5", i, i))
+		}
+		log, _, r, s := listed(t, "10", objects...)
+		refuse(log, "o7")
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { assert.NoError(t, r.retire(t.Context(), ctx, s, always(source.ReasonDeselected), "a test")) })
+		must.Happen(t, "the end of all other objects", func() bool { return s.ledger.Len() <= 1 && s.lacks() })
+		assert.Greater(t, s.ledger.Held(), int64(1<<20))
+		assert.Zero(t, r.gone())
+		cancel()
+		running.Wait()
 		_ = r.stop()
 	})
 }

@@ -267,10 +267,16 @@ func (p *session) opened() []*stream {
 	return append([]*stream(nil), p.streams...)
 }
 
-// gone returns about how many bytes are held of objects that do not exist any more.
+// gone returns about how many bytes are held of objects that do not exist any more, but in streams that retire: these
+// read nothing, and are forgotten as a whole.
 func (p *session) gone() (bytes int64) {
 	for _, s := range p.opened() {
-		bytes += s.ledger.Held()
+		s.mu.Lock()
+		retires := s.saved.Retiring
+		s.mu.Unlock()
+		if !retires {
+			bytes += s.ledger.Held()
+		}
 	}
 	return bytes
 }
