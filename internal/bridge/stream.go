@@ -401,15 +401,22 @@ func (s *stream) Resume() (string, iter.Seq2[source.Ident, bool], bool) {
 	if position == "" || s.saved.Owes.List >= sequence.Reselect {
 		return s.reached(position), nil, false
 	}
-	return position, func(yield func(source.Ident, bool) bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for key, row := range s.ledger.All() {
-			if _, refused := s.refused.tries[key]; !yield(ident(key, &row), !refused) {
-				return
-			}
+	return position, s.knownIdents, true
+}
+
+// knownIdents yields what the log has, and whether it is what the object is. Changes go on meanwhile.
+func (s *stream) knownIdents(yield func(id source.Ident, current bool) bool) {
+	s.mu.Lock()
+	refused := make(map[string]struct{}, len(s.refused.tries))
+	for key := range s.refused.tries {
+		refused[key] = struct{}{}
+	}
+	s.mu.Unlock()
+	for key, row := range s.ledger.All() {
+		if _, lacks := refused[key]; !yield(ident(key, &row), !lacks) {
+			return
 		}
-	}, true
+	}
 }
 
 // reached is the newest version that compares: of the position, or of what the log has; empty where there is none. A

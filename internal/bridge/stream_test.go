@@ -410,3 +410,21 @@ func TestStream_latest_leaves_no_object_in_the_queue_with_nothing_to_do(t *testi
 	assert.Equal(t, 0, p.queue.Len(), "objects are in the queue")
 	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
 }
+
+// A million objects are read before each watch.
+func TestStream_goes_on_while_what_it_knows_is_read(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
+	refuse(log, "b")
+	live(t, s, []happening{{source.Updated, "b", "u2", "11"}})
+	_, known, ok := s.Resume()
+	require.True(t, ok)
+	current := map[string]bool{}
+	for id, is := range known {
+		if assert.True(t, s.mu.TryLock(), "the stream waits") {
+			s.mu.Unlock()
+		}
+		current[id.Name] = is
+	}
+	assert.Equal(t, map[string]bool{"a": true, "b": false}, current)
+	_ = r.stop()
+}
