@@ -436,7 +436,7 @@ func TestWatches_begin_where_all_members_find_their_places(t *testing.T) {
 			s.change(func() { s.cuts++ })
 		}
 		<-time.After(time.Minute)
-		assert.Equal(t, maxReads, s.most, "lists at a time")
+		assert.Equal(t, maxReads, s.mostLists(), "lists at a time")
 		assert.Zero(t, s.narrowly(), "a watch for one namespace was asked for")
 		for i, m := range members {
 			c.check(10+n-i, fmt.Sprint("n", i), m)
@@ -459,7 +459,7 @@ func TestWatches_begin_at_a_start_where_all_members_find_their_places(t *testing
 			}
 			c.saw(backlog, members...)
 			assert.Zero(t, s.narrowly(), "a watch for one namespace was asked for")
-			assert.Equal(t, maxReads, s.most, "lists at a time")
+			assert.Equal(t, maxReads, s.mostLists(), "lists at a time")
 			for i, m := range members {
 				c.check(10+n-i%20, fmt.Sprint("n", i), m)
 			}
@@ -474,7 +474,7 @@ func TestWatches_are_refused_to_those_who_come_too_late_only(t *testing.T) {
 		for i := range 3 * n {
 			s.write(fmt.Sprint("n", i%n), 1)
 		}
-		s.compacted = 10 + n + forgotten
+		s.change(func() { s.compacted = 10 + n + forgotten })
 		var members []*member
 		for i := range n {
 			members = append(members, c.join(fmt.Sprint("n", i), fmt.Sprint(10+n+i)))

@@ -105,6 +105,13 @@ func (s *stage) narrowly() (n int) {
 	return n
 }
 
+// mostLists returns how many lists were under way at a time.
+func (s *stage) mostLists() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most
+}
+
 // widely returns how many watches over all namespaces were ever asked for.
 func (s *stage) widely() int {
 	s.mu.Lock()

@@ -107,6 +107,7 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 // does the rest. Where the broker refuses an end, asked may end before that: then the stream is only stored. The error
 // is ctx's, or permanent.
 func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf, why string) error {
+	s.retires.Store(true)
 	s.mu.Lock()
 	s.saved = retiring(&s.saved, p.epochs.next, s.position(), why)
 	s.epoch = s.saved.Epoch

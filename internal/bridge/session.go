@@ -271,10 +271,7 @@ func (p *session) opened() []*stream {
 // read nothing, and are forgotten as a whole.
 func (p *session) gone() (bytes int64) {
 	for _, s := range p.opened() {
-		s.mu.Lock()
-		retires := s.saved.Retiring
-		s.mu.Unlock()
-		if !retires {
+		if !s.retires.Load() { // without the stream's lock: no stream waits for another one
 			bytes += s.ledger.Held()
 		}
 	}

@@ -68,6 +68,7 @@ type stream struct {
 	left    map[string]struct{}
 	refused refusals
 	resync  resyncs
+	retires atomic.Bool
 	past    *diary
 	flow    flow
 	// often is for saying what may be true of every event.
