@@ -43,9 +43,10 @@ func (w *wire) open(conn context.Context, version string, timeout time.Duration,
 		f = w.membership.attach(version, true)
 	}
 	if f != nil {
-		err := f.ready(conn)
+		err := check() // before the answer, which may be that history was forgotten: another one is not listed
 		if err == nil {
-			err = check()
+			f.pass()
+			err = f.ready(conn)
 		}
 		if err != nil {
 			f.close()

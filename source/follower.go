@@ -38,6 +38,15 @@ type follower struct {
 	// fullAt is how much waited when there was no room any more, until half of that is taken; then it is 0.
 	fullAt   int64
 	detached bool
+	// passed says that the reader has checked the history, and takes what comes.
+	passed bool
+}
+
+// pass says that the reader takes what comes from now on.
+func (f *follower) pass() {
+	f.watch.mu.Lock()
+	defer f.watch.mu.Unlock()
+	f.passed = true
 }
 
 // ready returns when the API server has answered. The error is ctx's, or why there is no watch.

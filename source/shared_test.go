@@ -492,3 +492,61 @@ func TestWatches_are_refused_to_those_who_come_too_late_only(t *testing.T) {
 		}
 	})
 }
+
+// The lists of some readers fail, so that they cannot check the history, and take nothing.
+func TestWatches_wait_for_those_who_check_the_history_no_longer_than_a_second(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		a, b := c.join("a", "10"), c.join("b", "10")
+		s.change(func() { s.refuses = "bad" })
+		for i := range 10 {
+			c.join(fmt.Sprint("bad", i), "10")
+		}
+		<-time.After(time.Second)
+		began := time.Now()
+		for i := range 400 {
+			s.write(fmt.Sprint("bad", i%10), 16<<10)
+			s.write("a", 1)
+		}
+		c.saw(400, a)
+		assert.LessOrEqual(t, time.Since(began), 2*patientFor)
+		c.check(10, "a", a)
+		c.check(10, "b", b)
+	})
+}
+
+// Etcd was restored, and has passed the position since. The watch cache begins later, so that the API server forgets too.
+func TestWatches_that_have_expired_are_no_excuse_for_another_history(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		ended := make(chan error, 2)
+		for i := range 2 {
+			m := &member{gate: make(chan struct{}, 1)}
+			m.resume, m.remember = "10", true
+			stream := configMaps
+			stream.Namespace = fmt.Sprint("n", i)
+			r := Reader{Client: c.client, Watches: c.watches, Stream: stream, Feed: m, History: m, Observer: m}
+			c.running.Go(func() { ended <- r.Run(c.ctx) })
+		}
+		for i := range 30 {
+			s.write(fmt.Sprint("n", i%2), 1)
+		}
+		<-time.After(time.Second)
+		s.bookmark()
+		<-time.After(time.Second)
+		s.change(func() {
+			s.writes = slices.Clone(s.writes[:10]) // as it was at 20
+			for rev := 21; rev <= 80; rev++ {
+				s.writes = append(s.writes, staged{rev: rev, namespace: fmt.Sprint("n", rev%2), name: fmt.Sprint("restored", rev)})
+			}
+			s.watchable, s.cuts = 80, s.cuts+1
+		})
+		for range 2 {
+			var rewound *RewoundError
+			select {
+			case err := <-ended:
+				assert.ErrorAs(t, err, &rewound)
+			case <-time.After(time.Minute):
+				t.Error("it was not noticed")
+			}
+		}
+	})
+}

@@ -44,6 +44,8 @@ type sharedWatch struct {
 	start  uint64
 	recent []event
 	kept   int64
+	// waited is since when it has waited for followers that have not checked the history yet.
+	waited time.Time
 	// since is when the API server has answered; shown: it has shown something.
 	since time.Time
 	shown bool
@@ -223,6 +225,9 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 			break
 		}
 		switch {
+		case !slow.passed && s.waitedLong():
+			slow.detach()
+			continue
 		case !others:
 			since = time.Time{}
 		case since.IsZero():
@@ -247,6 +252,15 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 	}
 	s.keep(e)
 	return nil
+}
+
+// waitedLong reports whether the watch has waited for followers that have not checked the history yet for patientFor, all
+// in all: their checks may take long. The caller holds mu.
+func (s *sharedWatch) waitedLong() bool {
+	if s.waited.IsZero() {
+		s.waited = time.Now()
+	}
+	return time.Since(s.waited) >= patientFor
 }
 
 // await waits until a follower that has no room may have some, or it is time to look again: when another has been well ahead for patientFor, since a time that is not

@@ -27,6 +27,10 @@ type stage struct {
 	cuts      int
 	narrow    bool
 	compacted int
+	// watchable is the version from which watches are possible, where lists are of older ones; lists of namespaces whose
+	// names begin with refuses fail.
+	watchable int
+	refuses   string
 	// timeouts: watches end when it was asked for.
 	timeouts bool
 	// latency is how long a list takes; lists are those under way, and most how many there were.
@@ -137,9 +141,9 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.asked[namespace]++
 	cuts, refused, next := s.cuts, s.narrow && namespace == "", 0
-	if from < s.compacted {
+	if from < max(s.compacted, s.watchable) {
 		s.mu.Unlock()
-		_, _ = fmt.Fprint(w, frameOf("ERROR", statusOf(http.StatusGone, "Expired", fmt.Sprintf("too old resource version: %d (%d)", from, s.compacted))))
+		_, _ = fmt.Fprint(w, frameOf("ERROR", statusOf(http.StatusGone, "Expired", fmt.Sprintf("too old resource version: %d (%d)", from, max(s.compacted, s.watchable)))))
 		return
 	}
 	if refused {
@@ -207,6 +211,11 @@ func (s *stage) list(w http.ResponseWriter, q url.Values, namespace string) {
 	}
 	s.most = max(s.most, s.lists)
 	s.lists--
+	if s.refuses != "" && strings.HasPrefix(namespace, s.refuses) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = fmt.Fprint(w, statusOf(http.StatusInternalServerError, "InternalError", "boom"))
+		return
+	}
 	at := s.now()
 	if v := q.Get("resourceVersion"); v != "" {
 		at, _ = strconv.Atoi(v)

@@ -199,6 +199,7 @@ func (r *resumedWatch) frames(ctx, conns context.Context, from connection) (conn
 				shared.close()
 				return from, err
 			}
+			shared.pass()
 			from.close()
 			from = shared
 		}

@@ -172,6 +172,9 @@ func (w *wire) check(ctx context.Context, version string, known iter.Seq2[Ident,
 }
 
 func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[Ident, bool]) (*stubs, error) {
+	if after, _ := number(version); w.reserved != nil && w.reserved.after != after {
+		w.unreserve()
+	}
 	if w.reserved == nil {
 		w.reserve(version)
 	}
