@@ -47,10 +47,10 @@ type Client struct {
 	places *places
 }
 
-// NewClient returns a client with the credentials of cfg. Limits on requests per second in cfg are not used: the client
-// has four lists and reads of single objects under way at a time, in all, and in whatever order they are asked for. Two
-// kinds do not count: what has not been answered for two seconds, as long as it is of another resource, and a list whose
-// objects are not taken.
+// NewClient returns a client with the credentials of cfg. Limits on requests per second in cfg are not used: the
+// client has four lists, checks and reads of single objects under way at a time, in the order in which they are asked
+// for. Some do not count: a list that takes longer than a second, for other resources; a check or a read that does, at
+// all; and a list whose objects are not taken.
 //
 // Requests go over HTTP/1.1: a watch then has a connection, and so a reader, of its own, which costs less per
 // event than sharing one. A peer that vanished is noticed by TCP keep-alives.

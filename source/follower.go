@@ -36,7 +36,9 @@ type follower struct {
 	head  int
 	bytes int64
 	// fullAt is how much waited when there was no room any more, until half of that is taken; then it is 0.
-	fullAt   int64
+	fullAt int64
+	// waited is how long the watch has waited for it since nothing waited for it last.
+	waited   time.Duration
 	detached bool
 	// passed says that the reader has checked the history, and takes what comes.
 	passed bool
@@ -102,7 +104,7 @@ func (f *follower) pop() (found bool, err error) {
 	}
 	f.current, f.queue[f.head] = f.queue[f.head], event{}
 	if f.head++; f.head == len(f.queue) {
-		f.queue, f.head = f.queue[:0], 0
+		f.queue, f.head, f.waited = f.queue[:0], 0, 0
 	}
 	f.account(-f.current.size())
 	if f.fullAt > 0 && f.bytes <= f.fullAt/2 {

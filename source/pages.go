@@ -137,7 +137,7 @@ func (c *Client) readPage(ctx context.Context, s Stream, q pageQuery, item func(
 	if q.placed {
 		return c.readPlaced(ctx, s, q, item)
 	}
-	p, err := c.places.take(ctx, s.groupResource())
+	p, err := c.places.take(ctx, s.groupResource(), false)
 	if err != nil {
 		return listMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
 	}

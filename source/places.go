@@ -14,17 +14,18 @@ import (
 const (
 	// maxReads is how many lists, and reads of single objects, a [Client] has under way at a time.
 	maxReads = 4
-	// slowRead is how long one of them counts among those of all resources, and blockedFor how long one counts at all
-	// whose objects are not taken.
-	slowRead, blockedFor = 2 * time.Second, 100 * time.Millisecond
+	// slowRead is when one of them is slow, and blockedFor is how long one counts whose objects are not taken.
+	slowRead, blockedFor = time.Second, 100 * time.Millisecond
 )
 
 // places bound what an API server is asked for at a time, besides watches: maxReads of all resources, in the order in
 // which they were asked for.
 //
-// After slowRead, a read counts among those of its resource only, and so do the next ones of it until one is faster: an
-// API server of its own that hangs holds up no other. A list that has waited for a pipeline for blockedFor does not count any more, so that a pipeline that takes
-// nothing holds up no other. It is safe for concurrent use.
+// After slowRead, a list counts among those of its resource only, and what is asked for next of that resource, until
+// something is faster: an API server of its own that hangs holds up no other. What is short, as a read of one object
+// is, does not count any more then: each reader checks the history before its watch. A list that has waited for a
+// pipeline for blockedFor does not count any more, so that a pipeline that takes nothing holds up no other. It is safe
+// for concurrent use.
 type places struct {
 	all *semaphore.Weighted
 
@@ -52,8 +53,8 @@ type place struct {
 	blocked time.Duration
 }
 
-// take waits for a place. The error is ctx's.
-func (p *places) take(ctx context.Context, of schema.GroupResource) (*place, error) {
+// take waits for a place. Short says that what has it is short. The error is ctx's.
+func (p *places) take(ctx context.Context, of schema.GroupResource, short bool) (*place, error) {
 	q := p.join(of)
 	if err := q.free.Acquire(ctx, 1); err != nil {
 		p.leave(of)
@@ -68,17 +69,20 @@ func (p *places) take(ctx context.Context, of schema.GroupResource) (*place, err
 		}
 		leaveAll = sync.OnceFunc(func() { p.all.Release(1) })
 	}
+	leaveOwn := sync.OnceFunc(func() {
+		q.free.Release(1)
+		p.leave(of)
+	})
+	slow := func() {
+		p.setSlow(q, true)
+		leaveAll()
+		if short {
+			leaveOwn()
+		}
+	}
 	return &place{
-		slow: time.AfterFunc(slowRead, func() {
-			p.setSlow(q, true)
-			leaveAll()
-		}),
-		fast:     func() { p.setSlow(q, false) },
-		leaveAll: leaveAll,
-		leaveOwn: sync.OnceFunc(func() {
-			q.free.Release(1)
-			p.leave(of)
-		}),
+		slow: time.AfterFunc(slowRead, slow), fast: func() { p.setSlow(q, false) },
+		leaveAll: leaveAll, leaveOwn: leaveOwn,
 	}, nil
 }
 

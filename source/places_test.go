@@ -20,7 +20,7 @@ var podsOf, metricsOf = schema.GroupResource{Resource: "pods"}, schema.GroupReso
 func taken(t *testing.T, p *places, of schema.GroupResource, n int) (all []*place) {
 	t.Helper()
 	for range n {
-		one, err := p.take(t.Context(), of)
+		one, err := p.take(t.Context(), of, false)
 		require.NoError(t, err)
 		all = append(all, one)
 	}
@@ -32,7 +32,7 @@ func refuses(t *testing.T, p *places, of schema.GroupResource, within time.Durat
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	_, err := p.take(ctx, of)
+	_, err := p.take(ctx, of, false)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
@@ -80,6 +80,20 @@ func TestPlaces_of_what_is_slow_are_free_for_other_resources(t *testing.T) {
 			defer one.leave()
 		}
 		refuses(t, p, podsOf, slowRead/2) // it is fast again
+	})
+}
+
+// Reads of single objects hang, and each reader waits for its own.
+func TestPlaces_of_what_is_short_and_hangs_are_free(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlaces()
+		began := time.Now()
+		for range 3 * maxReads {
+			one, err := p.take(t.Context(), podsOf, true)
+			require.NoError(t, err)
+			defer one.leave()
+		}
+		assert.Equal(t, 2*slowRead, time.Since(began))
 	})
 }
 

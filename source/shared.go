@@ -16,8 +16,8 @@ const wideAgainAfter = 10 * time.Minute
 // those of several namespaces one over all namespaces, where the API server allows that. It is safe for concurrent use.
 //
 // Readers keep a position, and all that follows from it, each for itself. One that comes with an older position than the shared watch can show, and one
-// that lets 4 MiB wait and takes not half of that in a second while another is well ahead, has a watch of its own until it has caught up; so the slowest of them holds up the others for that second at most.
-// Versions that are not numbers cannot be compared, and are not shared.
+// that lets 4 MiB wait and holds up others, which are well ahead, for a second before it has taken all, has a watch of
+// its own until it has caught up. Versions that are not numbers cannot be compared, and are not shared.
 type Watches struct {
 	client *Client
 	// hold bounds, in bytes, what waits for readers that are behind others.

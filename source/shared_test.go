@@ -514,7 +514,7 @@ func TestWatches_wait_for_those_who_check_the_history_no_longer_than_a_second(t 
 	})
 }
 
-// Etcd was restored, and has passed the position since. The watch cache begins later, so that the API server forgets too.
+// Etcd was restored, and has passed the position since. The watch cache begins later, so the API server forgets, too.
 func TestWatches_that_have_expired_are_no_excuse_for_another_history(t *testing.T) {
 	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		ended := make(chan error, 2)
@@ -548,5 +548,126 @@ func TestWatches_that_have_expired_are_no_excuse_for_another_history(t *testing.
 				t.Error("it was not noticed")
 			}
 		}
+	})
+}
+
+// The API server has forgotten what came before the positions of all readers, and does not say from where it has
+// something.
+func TestWatches_that_are_all_too_old_are_not_asked_for_one_after_the_other(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		const n = 40
+		for i := range 2 * n {
+			s.write(fmt.Sprint("n", i%n), 1)
+		}
+		s.change(func() { s.vague, s.compacted = true, s.now() })
+		var members []*member
+		for i := range n {
+			members = append(members, c.join(fmt.Sprint("n", i), fmt.Sprint(11+i)))
+		}
+		<-time.After(time.Minute)
+		for _, m := range members {
+			assert.Equal(t, 1, m.counted("expired"), "%v", m.reasons)
+		}
+		assert.LessOrEqual(t, s.widely(), n/4)
+	})
+}
+
+func TestWatches_begin_at_once_when_all_are_there_who_shared_the_last_one(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		a, b := c.pair(1)
+		<-time.After(2 * usefulAfter)
+		s.change(func() { s.cuts++ })
+		<-time.After(gatherFor / 2)
+		assert.Equal(t, map[string]int{"": 1}, s.watches())
+		s.write("default", 1)
+		c.saw(2, a, b)
+	})
+}
+
+// Readers end while they check the history.
+func TestWatches_end_with_readers_that_have_not_begun(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		s.change(func() { s.refuses = "bad" })
+		a, b := c.join("bad", "10"), c.join("bad", "10")
+		<-time.After(time.Second)
+		a.cancel()
+		b.cancel()
+		<-time.After(time.Second)
+		assert.Zero(t, c.watches.Shared())
+	})
+}
+
+// What a reader is to go on from is another version when the check of the first one has failed.
+func TestWatches_are_read_from_where_a_reader_goes_on(t *testing.T) {
+	for name, relist := range map[string]bool{"from a later version": false, "from a list": true} {
+		inCompany(t, func(t *testing.T, s *stage, c *company) {
+			for range 30 {
+				s.write("bad", 1)
+			}
+			s.change(func() { s.refuses = "bad" })
+			m := c.join("bad", "20")
+			c.join("other", "20")
+			<-time.After(time.Second)
+			m.mu.Lock()
+			m.resume, m.relist = "35", relist
+			m.mu.Unlock()
+			s.change(func() { s.refuses = "" })
+			<-time.After(time.Minute)
+			var watched []string
+			for _, line := range m.seen() {
+				if strings.HasSuffix(line, " watch") {
+					watched = append(watched, line)
+				}
+			}
+			var want []string
+			for v := 36; v <= 40 && !relist; v++ {
+				want = append(want, fmt.Sprintf("added o%d@%d watch", v, v))
+			}
+			assert.Equal(t, want, watched, name)
+		})
+	}
+}
+
+// One is far behind, and reads slowly. The others do not wait until it has read everything.
+func TestWatches_do_not_wait_for_a_reader_that_is_far_behind(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		for range 500 {
+			s.write("slow", 16<<10)
+		}
+		slow := &member{gate: make(chan struct{}, 1)}
+		slow.resume = "10"
+		slow.onCall = func(call string, _ <-chan struct{}) {
+			if strings.HasPrefix(call, "admit") {
+				<-time.After(6 * time.Millisecond)
+			}
+		}
+		stream := configMaps
+		stream.Namespace = "slow"
+		r := Reader{Client: c.client, Watches: c.watches, Stream: stream, Feed: slow, History: slow, Observer: slow}
+		c.running.Go(func() { assert.NoError(t, r.Run(c.ctx)) })
+		a := c.join("a", "510")
+		s.write("a", 1)
+		began := time.Now()
+		c.saw(1, a)
+		assert.LessOrEqual(t, time.Since(began), 2*patientFor)
+		c.saw(500, slow)
+		c.check(10, "slow", slow)
+	})
+}
+
+// One takes nothing now and then, and what it has not taken then, soon.
+func TestWatches_are_patient_again_with_who_has_taken_all(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		a, b := c.pair(1)
+		for n := range 4 {
+			b.shut()
+			for range 60 {
+				s.write("default", 32<<10)
+			}
+			<-time.After(patientFor / 2)
+			b.free()
+			c.saw(60*(n+1)+1, a, b)
+		}
+		assert.Zero(t, b.counted("detached"))
 	})
 }

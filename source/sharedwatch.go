@@ -44,8 +44,8 @@ type sharedWatch struct {
 	start  uint64
 	recent []event
 	kept   int64
-	// waited is since when it has waited for followers that have not checked the history yet.
-	waited time.Time
+	// waited is how long it has waited for followers that have not checked the history yet.
+	waited time.Duration
 	// since is when the API server has answered; shown: it has shown something.
 	since time.Time
 	shown bool
@@ -218,25 +218,16 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 	defer e.body.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var since time.Time // when another was well ahead
 	for s.err == nil {
 		slow, others := s.full(&e)
 		if slow == nil {
 			break
 		}
-		switch {
-		case !slow.passed && s.waitedLong():
-			slow.detach()
-			continue
-		case !others:
-			since = time.Time{}
-		case since.IsZero():
-			since = time.Now()
-		case time.Since(since) >= patientFor:
+		if slow.waited >= patientFor || !slow.passed && s.waited >= patientFor {
 			slow.detach()
 			continue
 		}
-		if err := s.await(ctx, since); err != nil {
+		if err := s.await(ctx, slow, others); err != nil {
 			return err
 		}
 	}
@@ -254,26 +245,24 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 	return nil
 }
 
-// waitedLong reports whether the watch has waited for followers that have not checked the history yet for patientFor, all
-// in all: their checks may take long. The caller holds mu.
-func (s *sharedWatch) waitedLong() bool {
-	if s.waited.IsZero() {
-		s.waited = time.Now()
-	}
-	return time.Since(s.waited) >= patientFor
-}
-
-// await waits until a follower that has no room may have some, or it is time to look again: when another has been well ahead for patientFor, since a time that is not
-// zero, or may be by now. The error is ctx's; the caller holds mu, which is free meanwhile.
-func (s *sharedWatch) await(ctx context.Context, since time.Time) error {
-	wait := patientFor / 10
-	if !since.IsZero() {
-		wait = patientFor - time.Since(since)
-	}
-	look := time.NewTimer(wait)
+// await waits until a follower that has no room may have some, or it is time to look again. What it has waited while
+// others were well ahead is counted, until the follower has taken all: a slow one that never comes to an end holds
+// them up no longer than one that takes nothing. Of those that have not checked the history yet, whose checks may take
+// long, it is counted all together. The error is ctx's; the caller holds mu, which is free meanwhile.
+func (s *sharedWatch) await(ctx context.Context, slow *follower, others bool) error {
+	began := time.Now()
+	look := time.NewTimer(patientFor / 10)
 	defer look.Stop()
 	s.mu.Unlock()
-	defer s.mu.Lock()
+	defer func() {
+		s.mu.Lock()
+		if others {
+			slow.waited += time.Since(began)
+		}
+		if !slow.passed {
+			s.waited += time.Since(began)
+		}
+	}()
 	select {
 	case <-s.room:
 	case <-look.C:

@@ -31,6 +31,8 @@ type stage struct {
 	// names begin with refuses fail.
 	watchable int
 	refuses   string
+	// vague: a refusal does not say which version is old enough.
+	vague bool
 	// timeouts: watches end when it was asked for.
 	timeouts bool
 	// latency is how long a list takes; lists are those under way, and most how many there were.
@@ -142,8 +144,12 @@ func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked[namespace]++
 	cuts, refused, next := s.cuts, s.narrow && namespace == "", 0
 	if from < max(s.compacted, s.watchable) {
+		message := fmt.Sprintf("too old resource version: %d (%d)", from, max(s.compacted, s.watchable))
+		if s.vague {
+			message = "The resourceVersion for the provided watch is too old."
+		}
 		s.mu.Unlock()
-		_, _ = fmt.Fprint(w, frameOf("ERROR", statusOf(http.StatusGone, "Expired", fmt.Sprintf("too old resource version: %d (%d)", from, max(s.compacted, s.watchable)))))
+		_, _ = fmt.Fprint(w, frameOf("ERROR", statusOf(http.StatusGone, "Expired", message)))
 		return
 	}
 	if refused {
