@@ -373,7 +373,8 @@ func TestLedger_counts_what_it_holds_of_objects_that_are_gone(t *testing.T) {
 	held := func(when string) {
 		t.Helper()
 		per := float64(heap()-before) / n
-		assert.InDelta(t, 1, float64(l.Held())/n/per, 0.34, "%s: %.0f bytes each are counted, and %.0f held", when, float64(l.Held())/n, per)
+		counted := float64(l.Held()) / n
+		assert.InDelta(t, 1, counted/per, 0.34, "%s: %.0f bytes each are counted, and %.0f held", when, counted, per)
 	}
 	l.Take() // committed
 	held("the position stays")

@@ -100,7 +100,9 @@ func ReadAt(ctx context.Context, c *Client, s Stream, namespace, name, version s
 }
 
 // readAt is ReadAt with a key and a query.
-func readAt(ctx context.Context, c *Client, s Stream, key Ident, q pageQuery) (id Ident, raw []byte, found bool, err error) {
+func readAt(
+	ctx context.Context, c *Client, s Stream, key Ident, q pageQuery,
+) (id Ident, raw []byte, found bool, err error) {
 	if q.exact == "" {
 		return Ident{}, nil, false, errNoVersion
 	}

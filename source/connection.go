@@ -37,7 +37,9 @@ const shareEvery = 100 * time.Millisecond
 
 // open opens a watch for everything after version, and calls check before anything of it can be read. The error may be
 // that of check. A reader takes its place in a shared watch before that, as those who come later may find none.
-func (w *wire) open(conn context.Context, version string, timeout time.Duration, check func() error) (connection, error) {
+func (w *wire) open(
+	conn context.Context, version string, timeout time.Duration, check func() error,
+) (connection, error) {
 	f := w.reserved
 	if w.reserved = nil; f == nil {
 		f = w.membership.attach(version, true)

@@ -170,8 +170,8 @@ func (s *Store) spread(ctx context.Context, records iter.Seq2[string, []byte]) e
 	return nil
 }
 
-// tidy removes what nothing speaks of any more, as far as it was read. What it does not come to is for another commit, or
-// the next process: to look for the rows of a stream that was forgotten takes all of the log.
+// tidy removes what nothing speaks of any more, as far as it was read. What it does not come to is for another commit,
+// or the next process: to look for the rows of a stream that was forgotten takes all of the log.
 func (s *Store) tidy(ctx context.Context) {
 	if s.head.chunks > 0 || s.out.pending {
 		return

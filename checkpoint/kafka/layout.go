@@ -27,8 +27,8 @@ import (
 // Each value begins with the format. Numbers are uvarints, texts their length as a uvarint and their bytes; states are as the package codec writes them.
 //
 // The origin is written once, before anything else: whatever deletes from the beginning, as retention does and compaction does not, deletes it first.
-// The number of a stream that is forgotten is not given out again: so all its rows are forgotten with one record, and removed
-// by the first commit of the next process.
+// The number of a stream that is forgotten is not given out again: so all its rows are forgotten with one record, and
+// removed by the first commit of the next process.
 const (
 	kindOrigin  = 'o'
 	kindBarrier = 'b'

@@ -207,10 +207,12 @@ func (s suite) streams(t *testing.T) {
 	name := func(n int) string { return fmt.Sprintf("deployments.v1.apps/some-namespace-%d", n) }
 	for n := range 5000 {
 		all.Streams[name(n)] = checkpoint.Stream{Position: "1", Epoch: 1, Fingerprint: strings.Repeat("f", 16)}
-		all.Put[name(n)] = map[string]checkpoint.Row{"some-namespace/a": {UID: "u", ResourceVersion: "1", Epoch: 1, Version: 1}}
+		row := checkpoint.Row{UID: "u", ResourceVersion: "1", Epoch: 1, Version: 1}
+		all.Put[name(n)] = map[string]checkpoint.Row{"some-namespace/a": row}
 	}
 	one := func(n int) *checkpoint.Batch {
-		return &checkpoint.Batch{Identity: Identity, Streams: map[string]checkpoint.Stream{name(n): {Position: "2", Epoch: 1}}}
+		moved := map[string]checkpoint.Stream{name(n): {Position: "2", Epoch: 1}}
+		return &checkpoint.Batch{Identity: Identity, Streams: moved}
 	}
 	for _, b := range []*checkpoint.Batch{
 		all, one(7), all, one(4999), {Identity: Identity, Forget: []string{name(3)}}, one(8),

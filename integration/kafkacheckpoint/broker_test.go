@@ -198,7 +198,8 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 	commit(&checkpoint.Batch{Identity: audit, Forget: []string{"jobs.v1.batch"}})
 	require.NoError(t, s.Close())
 	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
-	s = mustOpen(t, cfg)                                                      // its first commit removes the rows of what was forgotten
+	// Its first commit removes the rows of what was forgotten.
+	s = mustOpen(t, cfg)
 	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "100"})
 
 	// The segment that is written to is never compacted, and only a write begins another one.

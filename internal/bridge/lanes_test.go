@@ -97,15 +97,18 @@ func TestMarkers_of_many_streams_at_one_subject_do_not_refuse_each_other(t *test
 	}
 }
 
+// in opens a stream of a namespace.
+func (r *rig) in(namespace string) *stream {
+	r.t.Helper()
+	spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}
+	return must.Get(r.open(spec, source.Stream{Resource: configMaps, Namespace: namespace}))(r.t)
+}
+
 // The broker refuses the marker of one namespace only.
 func TestMarker_that_is_refused_holds_up_no_other_one_at_its_subject(t *testing.T) {
 	log := newReadableLog()
 	r := start(t, log, &memoryStore{})
-	of := func(namespace string) *stream {
-		spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}
-		return must.Get(r.open(spec, source.Stream{Resource: configMaps, Namespace: namespace}))(t)
-	}
-	one, two := of("one"), of("two")
+	one, two := r.in("one"), r.in("two")
 	mine := &marker{Marker: source.Marker{Kind: source.MarkerSnapshotStarted, Epoch: 1, To: "10"}}
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return m.ID == markerID(one.encoder, mine.Marker) } })
 	one.queueMarker(mine)
@@ -122,11 +125,7 @@ func TestMarker_that_is_refused_holds_up_no_other_one_at_its_subject(t *testing.
 func TestMarker_that_does_not_come_to_be_the_last_holds_up_no_other_one_at_its_subject(t *testing.T) {
 	log := newReadableLog()
 	r := start(t, log, &memoryStore{})
-	of := func(namespace string) *stream {
-		spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}
-		return must.Get(r.open(spec, source.Stream{Resource: configMaps, Namespace: namespace}))(t)
-	}
-	one, two := of("one"), of("two")
+	one, two := r.in("one"), r.in("two")
 	mine := &marker{Marker: source.Marker{Kind: source.MarkerSnapshotStarted, Epoch: 1, To: "10"}}
 	tries := 0
 	log.set(func() {

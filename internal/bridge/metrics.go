@@ -91,7 +91,10 @@ func (m *Metrics) Election(reg prometheus.Registerer, leads func() bool) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.oldest, m.buffered, m.gone, m.limit, m.events, m.depth, m.refused, m.age, m.ready, m.ledger, m.streams, m.olds, m.oldBytes, m.ended} {
+	for _, d := range []*prometheus.Desc{
+		m.oldest, m.buffered, m.gone, m.limit, m.events, m.depth, m.refused, m.age, m.ready,
+		m.ledger, m.streams, m.olds, m.oldBytes, m.ended,
+	} {
 		ch <- d
 	}
 }

@@ -234,13 +234,7 @@ func TestRefused_repetition_leaves_a_resync_due_that_is_not_begun_at_once(t *tes
 	log, _, r, s := listed(t, "10", "a u1 5")
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.Subject, ".a") } })
 	r.cfg.Client = (&lister{objects: []string{"a u1 5"}}).client(t)
-	s.status.State(source.Watching, nil)
-	s.mu.Lock()
-	s.saved.ResyncDue = true
-	s.mu.Unlock()
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { s.resyncs(ctx) })
+	stop := s.resyncsDue(t)
 	must.Happen(t, "two resyncs", func() bool { return s.resyncCount() == 2 })
 	s.resync.mu.Lock()
 	assert.Equal(t, 2*firstResyncAgain, s.resync.after)
@@ -252,9 +246,24 @@ func TestRefused_repetition_leaves_a_resync_due_that_is_not_begun_at_once(t *tes
 		defer s.mu.Unlock()
 		return !s.saved.ResyncDue
 	})
-	cancel()
-	running.Wait()
+	stop()
 	assert.True(t, s.resync.mayBegin(time.Now(), true), "the next one waits")
+}
+
+// resyncsDue has a stream that watches make the resyncs that are due, as one is, until stop is called.
+func (s *stream) resyncsDue(t *testing.T) (stop func()) {
+	t.Helper()
+	s.status.State(source.Watching, nil)
+	s.mu.Lock()
+	s.saved.ResyncDue = true
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.resyncs(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 func (s *stream) resyncCount() int {
@@ -646,21 +655,14 @@ func TestResync_that_is_due_remains_due_while_the_log_lacks_an_object(t *testing
 	live(t, s, []happening{{source.Updated, "a", "u1", "11"}})
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	r.cfg.Client = (&lister{objects: []string{"a u1 11"}, version: "20"}).client(t)
-	s.status.State(source.Watching, nil)
-	s.mu.Lock()
-	s.saved.ResyncDue = true
-	s.mu.Unlock()
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { s.resyncs(ctx) })
+	stop := s.resyncsDue(t)
 	due := func() (due, later bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.saved.ResyncDue, !s.resync.mayBegin(time.Now(), false)
 	}
 	must.Happen(t, "the end of a resync", func() bool { due, later := due(); return !due || later })
-	cancel()
-	running.Wait()
+	stop()
 	isDue, later := due()
 	assert.True(t, isDue)
 	assert.True(t, later)
@@ -743,16 +745,9 @@ func TestResync_that_is_due_and_fails_is_not_begun_again_at_once(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
 	}))
-	s.status.State(source.Watching, nil)
-	s.mu.Lock()
-	s.saved.ResyncDue = true
-	s.mu.Unlock()
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { s.resyncs(ctx) })
+	stop := s.resyncsDue(t)
 	must.Happen(t, "a resync", func() bool { return s.resyncCount() == 1 })
-	cancel()
-	running.Wait()
+	stop()
 	assert.False(t, s.resync.mayBegin(time.Now(), false))
 	r.stopSaved()
 }

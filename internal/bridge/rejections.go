@@ -11,8 +11,8 @@ import (
 )
 
 // refused puts a rejection in the place of an event that the broker will never take. Where it takes not even that, the
-// object is recorded and tried again later. Where too many are, it waits, and its stream's position with it, in sight of
-// metrics and log.
+// object is recorded and tried again later. Where too many are, it waits, and its stream's position with it, in sight
+// of metrics and log.
 func (p *session) refused(o *object, err error) {
 	a, s := &o.attempt, o.stream
 	if sink.IsUnanswered(err) && a.marker == nil {

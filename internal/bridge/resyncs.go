@@ -62,8 +62,8 @@ func newResyncs() resyncs {
 type resyncList struct {
 	mu            sync.Mutex
 	running, next *Resync
-	// left: an event of the one that runs was not published, because the log turned out to have a later one, or its list is
-	// too old to have all.
+	// left: an event of the one that runs was not published, because the log turned out to have a later one, or its list
+	// is too old to have all.
 	left bool
 	// ended are the last ones, oldest first.
 	ended []Resync

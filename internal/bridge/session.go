@@ -114,7 +114,8 @@ type session struct {
 
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
-		cfg: c, name: c.Name, log: c.Log, sink: to, memory: newMemory(), marks: newMarks(), failure: make(chan error, 1), met: make(chan struct{}),
+		cfg: c, name: c.Name, log: c.Log, sink: to, memory: newMemory(), marks: newMarks(),
+		failure: make(chan error, 1), met: make(chan struct{}),
 		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: maxRefusedDelay,
 		saying: rate.Sometimes{Interval: unreadyAfter}, sayingWriter: rate.Sometimes{Interval: unreadyAfter}, began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),

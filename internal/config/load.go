@@ -89,8 +89,8 @@ func Parse(file string, data []byte) (c *Config, warnings Problems, err error) {
 	return c, l.problems(warned), nil
 }
 
-// LoadServer returns the server of a file that may be wrong elsewhere; false if server.listen cannot be told, or, where it
-// is asked for, server.admin.
+// LoadServer returns the server of a file that may be wrong elsewhere; false if server.listen cannot be told, or,
+// where it is asked for, server.admin.
 func LoadServer(file string, admin bool) (server Server, known bool) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -78,8 +78,8 @@ func (r *round) behind() time.Duration {
 const early = time.Second
 
 // unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one. A lost log or
-// checkpoint has gaps from version 0. Where the list behind one shows a restored etcd, another gap begins there, too; and
-// where the selection changes before the first list behind it is complete.
+// checkpoint has gaps from version 0. Where the list behind one shows a restored etcd, another gap begins there, too;
+// and where the selection changes before the first list behind it is complete.
 func (r *round) unjustified(g oracle.GapFigure) string {
 	custom := g.Stream.Resource == drive.Widgets.Resource
 	may := func(cause oracle.Cause) bool {
