@@ -21,8 +21,8 @@ type State struct {
 	Broker     BrokerState
 	Checkpoint CheckpointState
 	// BufferedEvents and BufferedBytes are held between the API server and the acknowledgement, of at most BufferBytes.
-	// The bytes are also those that are held of objects that do not exist any more.
-	BufferedEvents, BufferedBytes, BufferBytes int64
+	// DeletedBytes of them are held of objects that do not exist any more.
+	BufferedEvents, BufferedBytes, BufferBytes, DeletedBytes int64
 	// Unmet is how long what was published before has been waiting for the end of the log to be read; zero where it was.
 	Unmet time.Duration
 	// Loss is the last time that the log was seen to have lost what it had acknowledged.
@@ -112,9 +112,11 @@ func (p *Pipeline) State() State {
 }
 
 func (p *session) now(now time.Time) State {
+	gone := p.gone()
 	st := State{
 		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
-		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load() + p.gone(), BufferBytes: p.budget.limit(),
+		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load() + gone, DeletedBytes: gone,
+		BufferBytes: p.budget.limit(),
 		Loss: p.pasts.loss(), Writer: p.pasts.met(),
 	}
 	st.Ready = len(st.Unready) == 0

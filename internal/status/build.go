@@ -240,7 +240,11 @@ const (
 // rest tells of a pipeline's buffer, log and resyncs.
 func (b *builder) rest(st *bridge.State, p *Pipeline) {
 	if st.BufferedBytes > st.BufferBytes/10*9 && st.BufferBytes > 0 {
-		b.counted(Problem{Severity: Warning, Kind: BufferFull, Pipeline: st.Name, Text: "the buffer is full"})
+		text := "the buffer is full"
+		if st.DeletedBytes > st.BufferedBytes/2 {
+			text += ", mostly of what is held of deleted objects: an event is not acknowledged, or the checkpoint is not saved"
+		}
+		b.counted(Problem{Severity: Warning, Kind: BufferFull, Pipeline: st.Name, Text: text})
 	}
 	if l := st.Loss; l.Err != nil {
 		p.LastLoss = &PastError{At: utc(l.At), Kind: LogLoss, Text: inert.Line(l.Err.Error()), Advice: adviceOf(LogLoss, b.process.File)}

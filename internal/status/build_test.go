@@ -228,3 +228,17 @@ func TestBuild_advises_on_a_gap_by_its_cause(t *testing.T) {
 	last := r.Pipelines[0].Streams[len(st.Streams)-1].LastGap
 	assert.Equal(t, "gap at 135 (expired): so it was", last.text())
 }
+
+func TestReport_says_whether_a_buffer_is_full_of_deleted_objects(t *testing.T) {
+	for deleted, want := range map[int64]string{
+		100 << 20: "the buffer is full",
+		200 << 20: "the buffer is full, mostly of what is held of deleted objects: " +
+			"an event is not acknowledged, or the checkpoint is not saved",
+	} {
+		st := healthy("audit", watching("pods.v1"))
+		st.BufferedBytes, st.DeletedBytes = 250<<20, deleted
+		r := reportOf(process(), st)
+		require.Len(t, r.Problems, 1)
+		assert.Equal(t, want, r.Problems[0].Text)
+	}
+}
