@@ -117,7 +117,7 @@ func (p *session) now(now time.Time) State {
 		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
 		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load() + gone, DeletedBytes: gone,
 		BufferBytes: p.budget.limit(),
-		Loss: p.pasts.loss(), Writer: p.pasts.met(),
+		Loss:        p.pasts.loss(), Writer: p.pasts.met(),
 	}
 	st.Ready = len(st.Unready) == 0
 	st.Broker = p.broker.state(p.sink.Ready())
