@@ -18,8 +18,9 @@ const (
 	maxWaiting, minWaiting = 4 << 20, 64 << 10
 	// patientFor is how long a watch waits for a follower that has no room while another is well ahead of it.
 	patientFor = time.Second
-	// gatherFor is how long a watch waits for all that can share it, before it is asked for.
-	gatherFor = 100 * time.Millisecond
+	// gatherFor is how long a watch waits for the next one that can share it, before it is asked for, and gatherMost how
+	// long for all of them.
+	gatherFor, gatherMost = 100 * time.Millisecond, 2 * time.Second
 )
 
 // sharedWatch is one connection to the API server, read once for all its followers.
@@ -184,13 +185,18 @@ func (s *sharedWatch) read(ctx context.Context) error {
 }
 
 // gather waits for followers, and returns the version from behind which the watch is to be, so that all of them find
-// their places. Where one has ended before, it waits no longer than until all are there: at a start more may come.
+// their places. It waits as long as others come, but for a while only. Where a watch has ended before, it waits no longer
+// than until all are there: at a start more may come.
 func (s *sharedWatch) gather(ctx context.Context) (first uint64) {
-	over := time.NewTimer(gatherFor)
+	over, next := time.NewTimer(gatherMost), time.NewTimer(gatherFor)
 	defer over.Stop()
+	defer next.Stop()
 	for waits := true; waits && (!s.follows || s.following() < s.watches.sharing(s.scope)); {
 		select {
 		case <-s.room:
+			next.Reset(gatherFor)
+		case <-next.C:
+			waits = false
 		case <-over.C:
 			waits = false
 		case <-ctx.Done():

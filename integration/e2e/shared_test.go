@@ -68,15 +68,7 @@ func (c *crowd) deploy(ns, name string, size, round int) {
 // watches asks the API server how many watches for Deployments it serves.
 func (c *crowd) watches() (n int) {
 	c.t.Helper()
-	raw := must.Get(c.kube.RESTClient().Get().AbsPath("/metrics").DoRaw(c.t.Context()))(c.t)
-	for line := range strings.Lines(string(raw)) {
-		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `resource="deployments"`) && strings.Contains(line, `verb="WATCH"`) {
-			var count int
-			must.Get(fmt.Sscan(line[strings.LastIndex(line, " "):], &count))(c.t)
-			n += count
-		}
-	}
-	return n
+	return c.metric("apiserver_longrunning_requests", `resource="deployments"`, `verb="WATCH"`)
 }
 
 // awaitOneWatch changes something until all streams read the same watch.
@@ -166,4 +158,71 @@ func TestBridge_with_several_pipelines_has_one_watch_for_a_resource(t *testing.T
 		}
 	}
 	assert.Equal(t, 2*int(all)*2/3, some, "the log of two namespaces has %d events", some)
+}
+
+// metric sums the series of a metric of the API server that have all of some labels.
+func (r *fixture) metric(name string, labels ...string) (sum int) {
+	r.t.Helper()
+	raw := must.Get(r.kube.RESTClient().Get().AbsPath("/metrics").DoRaw(r.t.Context()))(r.t)
+	for line := range strings.Lines(string(raw)) {
+		has := func(label string) bool { return strings.Contains(line, label) }
+		if strings.HasPrefix(line, name+"{") && !slices.ContainsFunc(labels, func(l string) bool { return !has(l) }) {
+			var n int
+			must.Get(fmt.Sscan(line[strings.LastIndex(line, " "):], &n))(r.t)
+			sum += n
+		}
+	}
+	return sum
+}
+
+// A selector has many namespaces. They share one watch from the start, and again when the API server has been away.
+func TestBridge_of_many_namespaces_has_one_watch_from_the_start(t *testing.T) {
+	t.Parallel()
+	const namespaces = 200
+	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}]`)
+	change := func(round int) {
+		for n := range namespaces {
+			ns := fmt.Sprint("n", n)
+			cm := applycore.ConfigMap("a", ns).WithData(map[string]string{"round": fmt.Sprint(round)})
+			_, err := r.kube.CoreV1().ConfigMaps(ns).Apply(t.Context(), cm, metav1.ApplyOptions{FieldManager: "test"})
+			require.NoError(t, err)
+		}
+	}
+	told := func(times int) {
+		t.Helper()
+		r.await(fmt.Sprint("everything ", times, " times"), func(log []entry) bool {
+			n := 0
+			for _, e := range log {
+				if strings.HasSuffix(e.key, "/a") {
+					n++
+				}
+			}
+			return n == times*namespaces
+		})
+	}
+	for n := range namespaces {
+		ns := applycore.Namespace(fmt.Sprint("n", n)).WithLabels(map[string]string{"team": "a"})
+		_, err := r.kube.CoreV1().Namespaces().Apply(t.Context(), ns, metav1.ApplyOptions{FieldManager: "test"})
+		require.NoError(t, err)
+	}
+	narrow := func() int {
+		return r.metric("apiserver_request_total", `resource="configmaps"`, `verb="WATCH"`, `scope="namespace"`) +
+			r.metric("apiserver_longrunning_requests", `resource="configmaps"`, `verb="WATCH"`, `scope="namespace"`)
+	}
+	change(1)
+	r.runReady()
+	told(1)
+	t.Logf("first start: %d watches of one namespace", narrow())
+	r.bridge.stop()
+	change(2)
+	before := narrow()
+	r.runReady()
+	told(2)
+	own := narrow() - before
+	t.Logf("start: %d watches of one namespace", own)
+	assert.LessOrEqual(t, own, namespaces/20)
+	require.NoError(t, r.api.KillAPIServer())
+	require.NoError(t, r.api.StartAPIServer(t.Context()))
+	change(3)
+	told(3)
 }
