@@ -31,7 +31,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{- if and .Values.rbac.create (eq (toJson .Values.rbac.rules) (include "ownRules" . | fromYamlArray | toJson)) (ne (include "read" .) "configmaps deployments.apps secrets") }}
+{{- if and .Values.rbac.create (eq (toJson .Values.rbac.rules) (include "ownRules" . | fromYamlArray | toJson)) (ne (include "read" .) "configmaps deployments.apps") }}
 {{- fail "rbac.rules: are those for the resources of the chart's own values, and config has others; write there, and into rbac.namespacedRules, what kube-eventbridge rbac --config FILE --helm-values prints for a file with config" }}
 {{- end }}
 {{- end }}
@@ -39,7 +39,7 @@
 {{/* ownRules are the rules of values.yaml. */}}
 {{- define "ownRules" }}
 - {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
-- {apiGroups: [""], resources: [configmaps, secrets], verbs: [list, watch]}
+- {apiGroups: [""], resources: [configmaps], verbs: [list, watch]}
 - {apiGroups: [apps], resources: [deployments], verbs: [list, watch]}
 {{- end }}
 
