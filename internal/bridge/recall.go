@@ -46,36 +46,25 @@ func (r *recovery) recall(m *sink.Stored) {
 		}
 		if may && spec.meant(resource, r.offers()) {
 			selected = true
-			p.recallStream(at, spec.names())
+			r.recallStream(at, spec.names())
 		}
 	}
 	if !selected && !st.Deleted {
-		p.recallStream(source.Stream{Resource: resource, Namespace: st.Namespace}, nil)
+		r.recallStream(source.Stream{Resource: resource, Namespace: st.Namespace}, nil)
 	}
 }
 
 // recallStream makes a stream a stored one, with what entries call its resource: a name that means another resource keeps
 // that meaning.
-func (p *session) recallStream(at source.Stream, called []string) {
-	if _, known := p.storedAs(at); known {
+func (r *recovery) recallStream(at source.Stream, called []string) {
+	if _, known := r.stored.find(at); known {
 		return
 	}
-	called = slices.DeleteFunc(slices.Clone(called), func(name string) bool { return p.meansAnother(name, at) })
-	p.state.Streams[at.Name()] = checkpoint.Stream{
+	called = slices.DeleteFunc(slices.Clone(called), func(name string) bool { return r.stored.meansAnother(name, at) })
+	r.stored.add(at.Name(), called)
+	r.session.state.Streams[at.Name()] = checkpoint.Stream{
 		Kind: at.Kind, Namespaced: at.Namespaced || at.Namespace != "", Called: called, Fingerprint: at.Scope(),
 	}
-}
-
-// meansAnother reports whether a stored stream of another resource has a name.
-func (p *session) meansAnother(name string, at source.Stream) bool {
-	for stored, saved := range p.state.Streams {
-		o, ok := source.ParseName(stored)
-		same := o.Group == at.Group && o.Resource.Resource == at.Resource.Resource
-		if ok && !same && slices.Contains(saved.Called, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // firstAnswer is how long is waited for the first answer of an API server that a catalog asks.

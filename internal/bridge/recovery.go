@@ -40,7 +40,7 @@ func (p *session) meetLog(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	r := recovery{session: p, log: log}
+	r := recovery{session: p, log: log, stored: newStoredNames(p.state.Streams)}
 	if err := r.run(ctx); err != nil {
 		return err
 	}
@@ -57,6 +57,8 @@ type recovery struct {
 	session *session
 	log     sink.Log
 	bounds  sink.LogBounds
+	// stored finds the streams of the session's state.
+	stored *storedNames
 	// ends and ids are where each partition ends, and the ids of the messages there.
 	ends map[int32]uint64
 	ids  map[int32]string
@@ -264,7 +266,7 @@ func (r *recovery) names(st *encode.State) iter.Seq[string] {
 			return
 		}
 		for _, namespace := range []string{"", st.Namespace} {
-			name, ok := r.session.storedAs(source.Stream{Resource: resource, Namespace: namespace})
+			name, ok := r.stored.find(source.Stream{Resource: resource, Namespace: namespace})
 			if ok && !yield(name) || st.Namespace == "" {
 				return
 			}
@@ -331,7 +333,7 @@ func (r *recovery) marker(m *sink.Stored, st *encode.State) {
 	if !ok {
 		return
 	}
-	for spec, at := range p.scopes(resource) {
+	for spec, at := range r.scopes(resource) {
 		name := at.Name()
 		saved, ok := r.stream(name)
 		if !ok || !strings.Contains(st.ID, "."+at.Scope()+".") {
@@ -357,41 +359,21 @@ func (r *recovery) marker(m *sink.Stored, st *encode.State) {
 }
 
 // scopes yields in which streams the specs may read a resource.
-func (p *session) scopes(r source.Resource) iter.Seq2[*StreamSpec, source.Stream] {
+func (r *recovery) scopes(of source.Resource) iter.Seq2[*StreamSpec, source.Stream] {
 	return func(yield func(*StreamSpec, source.Stream) bool) {
-		for _, spec := range p.specs() {
-			if spec.NamespaceSelector == nil {
-				if !yield(spec, spec.stream(r)) {
-					return
-				}
-				continue
+		for _, spec := range r.session.specs() {
+			at := spec.stream(of)
+			namespaces := []string{at.Namespace}
+			if spec.NamespaceSelector != nil {
+				namespaces = r.stored.namespaces[of.String()]
 			}
-			for name := range p.state.Streams {
-				namespace, ok := strings.CutPrefix(name, r.String()+"/")
-				at := spec.stream(r)
-				at.Namespace = namespace
-				if ok && !yield(spec, at) {
+			for _, at.Namespace = range namespaces {
+				if !yield(spec, at) {
 					return
 				}
 			}
 		}
 	}
-}
-
-// storedAs returns the name of the stored stream that is the given one, if need be in another version: versions are the
-// same objects.
-func (p *session) storedAs(at source.Stream) (name string, ok bool) {
-	name = at.Name()
-	if _, ok = p.state.Streams[name]; ok {
-		return name, true
-	}
-	for name := range p.state.Streams {
-		o, ok := source.ParseName(name)
-		if ok && o.Group == at.Group && o.Resource.Resource == at.Resource.Resource && o.Namespace == at.Namespace {
-			return name, true
-		}
-	}
-	return "", false
 }
 
 // store commits what was learned, and where the log ends. The error is ctx's, or permanent.

@@ -168,17 +168,17 @@ func TestState_outlives_a_session(t *testing.T) {
 }
 
 // What the log has of a version that is not read any more is about the objects of the one that is.
-func TestStoredAs_finds_a_stream_by_any_version(t *testing.T) {
-	p := &session{state: &checkpoint.State{Streams: map[string]checkpoint.Stream{
+func TestStoredNames_finds_a_stream_by_any_version(t *testing.T) {
+	names := newStoredNames(map[string]checkpoint.Stream{
 		"widgets.v1.x.io": {}, "widgets.v1.x.io/a": {}, "gadgets.v1.x.io": {}, "gadgets.v2.x.io": {},
-	}}}
+	})
 	for asked, want := range map[string]string{
 		"widgets.v1beta1.x.io": "widgets.v1.x.io", "widgets.v1beta1.x.io/a": "widgets.v1.x.io/a", "widgets.v1beta1.x.io/b": "",
 		"gadgets.v2.x.io": "gadgets.v2.x.io", "widgets.v1.y.io": "", "things.v1.x.io": "",
 	} {
 		at, ok := source.ParseName(asked)
 		require.True(t, ok, asked)
-		got, ok := p.storedAs(at)
+		got, ok := names.find(at)
 		assert.True(t, got == want && ok == (want != ""), "%s: got %q", asked, got)
 	}
 }

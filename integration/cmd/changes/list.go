@@ -825,7 +825,7 @@ var secondCase = slices.Concat(
 	),
 	in("internal/bridge/recall.go",
 		broken("a lost checkpoint knows the streams of the objects that are alive in the log",
-			`if _, known := p.storedAs(at); known {`, `if _, known := p.storedAs(at); !known {`,
+			`if _, known := r.stored.find(at); known {`, `if _, known := r.stored.find(at); !known {`,
 			"TestRemember_goes_on_from_what_the_log_has"),
 		broken("a lost checkpoint lets what no entry selects end",
 			`if !selected && !st.Deleted {`, `if !selected && marker {`, "TestSelection_changes_where_the_log_or_the_checkpoint_was_lost"),
@@ -839,7 +839,7 @@ var secondCase = slices.Concat(
 			`at.Namespace = encode.MarkerOf(m).Namespace`, `at.Namespace = ""`,
 			"TestRebuild_goes_on_from_the_marker_of_a_selected_namespace"),
 		broken("a name that means another resource keeps that meaning in a lost log",
-			`return p.meansAnother(name, at)`, `return false`, "TestName_keeps_its_meaning_where_the_log_was_lost"),
+			`return r.stored.meansAnother(name, at)`, `return false`, "TestName_keeps_its_meaning_where_the_log_was_lost"),
 	),
 )
 
