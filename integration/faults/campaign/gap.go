@@ -77,6 +77,14 @@ func (r *round) behind() time.Duration {
 // early is by how much a gap may seem older than the fault that causes it.
 const early = time.Second
 
+// refilled reports whether the API server has filled the watch cache of a gap's resource from etcd, by itself, between
+// the bridge's start and the gap. It then refuses watches from before, as after its start.
+func (r *round) refilled(g oracle.GapFigure) bool {
+	return g.Cause == oracle.Expired && slices.ContainsFunc(r.caches, func(c world.CacheFilled) bool {
+		return c.Resource == g.Stream.Resource.GroupResource() && c.At.After(r.bridged) && !c.At.After(g.At.Add(early))
+	})
+}
+
 // unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one. A lost log or
 // checkpoint has gaps from version 0. Where the list behind one shows a restored etcd, another gap begins there, too;
 // and where the selection changes before the first list behind it is complete.
@@ -93,7 +101,7 @@ func (r *round) unjustified(g oracle.GapFigure) string {
 		(g.Cause == oracle.Restored || g.Cause == oracle.Rebuilt) && may(oracle.CheckpointLost) ||
 		g.Cause == oracle.Selection && (may(oracle.CheckpointLost) || may(oracle.LogLost))
 	switch {
-	case !may(g.Cause):
+	case !may(g.Cause) && !r.refilled(g):
 		return fmt.Sprintf("%s: %s: no fault may cause it that began before, of: %s", g.Cause, g.Message, names(r.tried))
 	case g.From == 0 && !lost:
 		return "it begins at version 0"

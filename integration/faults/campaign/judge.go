@@ -123,7 +123,7 @@ func (r *round) expected() oracle.Options {
 	if r.options.Broker == world.Kafka {
 		partitions = world.Partitions
 	}
-	r.acts = actsOf(r.options.Broker, r.world.Events())
+	r.acts, r.caches = actsOf(r.options.Broker, r.world.Events()), r.world.CachesFilled()
 	return oracle.Options{
 		Partitions: partitions, Elected: r.replicas > 0, Seed: r.options.Seed,
 		Pipeline: world.Pipeline, Latest: r.subject.latest,

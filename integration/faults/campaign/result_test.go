@@ -159,6 +159,33 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 	}
 }
 
+// An API server whose own watch of etcd fails fills its watch cache anew, and refuses what is older.
+func TestGap_may_come_of_a_watch_cache_that_was_filled_anew(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	configMaps := oracle.Stream{Resource: drive.ConfigMaps.Resource}
+	for name, c := range map[string]struct {
+		at      time.Duration
+		gap     oracle.GapFigure
+		allowed bool
+	}{
+		"after the bridge's start": {time.Second, oracle.GapFigure{Stream: configMaps, Cause: oracle.Expired}, true},
+		"before the bridge":        {-time.Second, oracle.GapFigure{Stream: configMaps, Cause: oracle.Expired}, false},
+		"after the gap":            {time.Hour, oracle.GapFigure{Stream: configMaps, Cause: oracle.Expired}, false},
+		"of another resource": {
+			time.Second, oracle.GapFigure{Stream: oracle.Stream{Resource: drive.Secrets.Resource}, Cause: oracle.Expired}, false,
+		},
+		"another cause": {time.Second, oracle.GapFigure{Stream: configMaps, Cause: oracle.Audit}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			filled := world.CacheFilled{At: now.Add(c.at), Resource: configMaps.Resource.GroupResource()}
+			r := &round{bridged: now, caches: []world.CacheFilled{filled}}
+			c.gap.From, c.gap.At = 1, now.Add(time.Minute)
+			why := r.unjustified(c.gap)
+			assert.Equal(t, c.allowed, why == "", why)
+		})
+	}
+}
+
 // A fault that found no occasion excuses nothing, unless it has done something before.
 func TestActs_are_what_faults_did(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -62,6 +62,9 @@ type round struct {
 	tried    []world.Fault
 	acts     []act
 	canaries int
+	// bridged is when the bridge was first started, and caches is when the API server filled watch caches.
+	bridged time.Time
+	caches  []world.CacheFilled
 	// schedule is what the bridge was to read when. Two faults at a time change it.
 	schedule   oracle.Schedule
 	scheduling sync.Mutex
@@ -227,6 +230,10 @@ func (r *round) begin(ctx context.Context) error {
 	if err := r.recorder.Sync(ctx); err != nil {
 		return err
 	}
+	if len(r.world.CachesFilled()) == 0 {
+		return errors.New("kube-apiserver does not print when it fills a watch cache; see world.CacheFilled")
+	}
+	r.bridged = time.Now()
 	if err := r.world.StartBridge(); err != nil {
 		return err
 	}

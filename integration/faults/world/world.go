@@ -107,6 +107,7 @@ type World struct {
 	runs      []string  // what each run of the bridge printed, by file
 	aside     []*Bridge // processes that were replaced and have not ended
 	events    []Event
+	caches    []CacheFilled
 	removed   []Removed
 	takeovers []Takeover
 }
@@ -158,8 +159,11 @@ func (w *World) prepare(ctx context.Context) (err error) {
 // startKubernetes starts a control plane in which the bridge may read everything, and nothing else.
 func (w *World) startKubernetes(ctx context.Context) (err error) {
 	w.control, err = controlplane.Start(ctx, controlplane.Config{
-		RBAC: true, Log: w.cfg.Log,
-		APIServerArgs: []string{"--request-timeout=5s"}, // a graceful stop waits so long for open watches
+		RBAC: true, Log: &cacheLog{world: w, to: w.cfg.Log},
+		APIServerArgs: []string{
+			"--request-timeout=5s", // a graceful stop waits so long for open watches
+			cacheFlag,
+		},
 	})
 	if err != nil {
 		return err
