@@ -96,10 +96,11 @@ func newCheckpointShow(s *streams, f *checkpointFlags) *cobra.Command {
 			if !r.Exists {
 				return fmt.Errorf("pipeline %s: %w", at.pipeline, &checkpoints.UnwrittenError{Where: at.String()})
 			}
-			if output == "wide" {
-				return r.Print(s.Out, true)
+			wide := output == "wide"
+			if wide {
+				output = ""
 			}
-			return printAs(s.Out, output, r, func(w io.Writer) error { return r.Print(w, false) })
+			return printAs(s.Out, output, r, func(w io.Writer) error { return r.Print(w, wide) })
 		},
 	}
 	addOutputFlag(cmd, &output, "wide")

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
@@ -34,12 +36,31 @@ func printAs(w io.Writer, output string, v any, text func(io.Writer) error) erro
 	case "":
 		return text(inert.NewWriter(w))
 	case "json":
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(v)
+		return printJSON(w, v)
 	case "yaml":
-		return yaml.NewEncoder(w, yaml.UseJSONMarshaler()).Encode(v)
+		return yaml.NewEncoder(w, yaml.UseJSONMarshaler(), yaml.CustomMarshaler(quoted)).Encode(v)
 	default:
 		panic("BUG: output format " + output)
 	}
+}
+
+// printJSON writes v so that no terminal obeys it.
+func printJSON(w io.Writer, v any) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(inert.AppendJSON(nil, text.Bytes()))
+	return err
+}
+
+// quoted writes a text for YAML, which knows the escapes of JSON, if no terminal may obey it.
+func quoted(s string) ([]byte, error) {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		text, err := json.Marshal(s)
+		return inert.AppendJSON(nil, text), err
+	}
+	return yaml.Marshal(s)
 }

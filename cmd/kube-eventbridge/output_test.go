@@ -8,7 +8,9 @@ import (
 	"io"
 	"testing"
 	"time"
+	"unicode"
 
+	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -27,6 +29,25 @@ func TestPrintAs_text_moves_no_terminal(t *testing.T) {
 		return err
 	}))
 	assert.Equal(t, " ]0;title   [2J  \n ä\n", out.String())
+}
+
+func TestPrintAs_json_and_yaml_move_no_terminal(t *testing.T) {
+	const hostile = hostile + "\u009b31m"
+	v := struct {
+		Stream string            `json:"stream"`
+		By     map[string]string `json:"by"`
+	}{hostile, map[string]string{hostile: hostile}}
+	for _, output := range []string{"json", "yaml"} {
+		var out bytes.Buffer
+		require.NoError(t, printAs(&out, output, v, nil))
+		for _, r := range out.String() {
+			assert.True(t, unicode.IsPrint(r) || r == '\n', "%s has %q", output, r)
+		}
+		got := v
+		got.Stream, got.By = "", nil
+		require.NoError(t, yaml.Unmarshal(out.Bytes(), &got), output)
+		assert.Equal(t, v, got, output)
+	}
 }
 
 func TestResync_tells_problems_in_text_that_moves_no_terminal(t *testing.T) {

@@ -4,8 +4,10 @@
 package inert
 
 import (
+	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -53,4 +55,25 @@ func NewWriter(w io.Writer) io.Writer {
 		}
 		return ' '
 	}))
+}
+
+// AppendJSON appends valid JSON so that no terminal obeys it. What is not printable in it stands in strings, and becomes
+// an escape that means the same. Line ends stand between values, and stay. What is not UTF-8 becomes U+FFFD.
+func AppendJSON(dst, src []byte) []byte {
+	for len(src) > 0 {
+		r, n := utf8.DecodeRune(src)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			dst = append(dst, "\ufffd"...)
+		case strconv.IsPrint(r), r == '\n':
+			dst = append(dst, src[:n]...)
+		case r > 0xffff:
+			r -= 0x10000
+			dst = fmt.Appendf(dst, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		}
+		src = src[n:]
+	}
+	return dst
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -207,7 +208,7 @@ func (e *Event) AppendJSON(dst []byte) ([]byte, error) {
 	} else {
 		e.writeStructured(&line)
 	}
-	return appendInert(dst, line.Bytes()), nil
+	return inert.AppendJSON(dst, line.Bytes()), nil
 }
 
 func (e *Event) writeStructured(b *bytes.Buffer) {

@@ -3,7 +3,6 @@
 package tail
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -29,27 +28,6 @@ func printable(s string) bool {
 		}
 	}
 	return true
-}
-
-// appendInert appends valid JSON so that no terminal obeys it: what is not printable in it stands in strings, and becomes
-// an escape that means the same. What is not UTF-8 becomes U+FFFD.
-func appendInert(dst, src []byte) []byte {
-	for len(src) > 0 {
-		r, n := utf8.DecodeRune(src)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			dst = append(dst, "\ufffd"...)
-		case strconv.IsPrint(r):
-			dst = append(dst, src[:n]...)
-		case r > 0xffff:
-			r -= 0x10000
-			dst = fmt.Appendf(dst, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
-			dst = fmt.Appendf(dst, `\u%04x`, r)
-		}
-		src = src[n:]
-	}
-	return dst
 }
 
 // shorten cuts s, which must be printable, to at most n runes.
