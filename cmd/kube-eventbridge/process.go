@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -139,12 +140,11 @@ func (p *process) reach() error {
 	if err != nil {
 		return err
 	}
-	at, _, err := rest.DefaultServerUrlFor(api)
+	at, err := addressOf(api)
 	if err != nil {
-		return fmt.Errorf("address of the API server: %w", err)
+		return err
 	}
-	p.host, at.User = at.Host, nil
-	p.apiServer = at.String()
+	p.host, p.apiServer = at.Host, at.String()
 	if p.client, err = source.NewClient(api); err != nil {
 		return err
 	}
@@ -154,6 +154,16 @@ func (p *process) reach() error {
 	}
 	p.catalog, err = source.NewCatalog(p.api, p.client, source.CatalogConfig{Log: p.log})
 	return err
+}
+
+// addressOf returns the URL of an API server, without who asks it.
+func addressOf(api *rest.Config) (*url.URL, error) {
+	at, _, err := rest.DefaultServerUrlFor(api)
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	at.User = nil
+	return at, nil
 }
 
 // hasWildcards reports whether it depends on the cluster how many resources are read.

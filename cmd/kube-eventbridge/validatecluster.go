@@ -74,6 +74,10 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 	if err != nil {
 		return "", err
 	}
+	address, err := addressOf(at)
+	if err != nil {
+		return "", err
+	}
 	client, err := source.NewClient(at)
 	if err != nil {
 		return "", err
@@ -88,10 +92,10 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 	case apierrors.IsForbidden(err):
 		add(&c.problems, "kubernetes", "%v; %s", err, granted)
 	case apierrors.IsUnauthorized(err):
-		add(&c.problems, "kubernetes", "the API server %s refuses the credentials: %v; name others with kubernetes.kubeconfig and kubernetes.context", at.Host, err)
+		add(&c.problems, "kubernetes", "the API server %s refuses the credentials: %v; name others with kubernetes.kubeconfig and kubernetes.context", address, err)
 		return "", nil
 	case err != nil:
-		add(&c.unreached, "kubernetes", "the API server %s cannot be asked: %v", at.Host, err)
+		add(&c.unreached, "kubernetes", "the API server %s cannot be asked: %v", address, err)
 		return "", nil
 	}
 	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})

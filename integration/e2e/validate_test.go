@@ -17,8 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -48,9 +51,12 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 	assert.Error(t, must.Err(r.js.Stream(t.Context(), "KUBERNETES")), "it made the stream")
 	assert.Error(t, must.Err(os.Stat(filepath.Join(r.dir, "data"))), "it made the data directory")
 
-	r.configure(`[{resource: widgets.example.com}, {resource: nodes, namespaces: [default]}, {resource: componentstatuses}, {resource: pods}]`)
+	places := crd.Define(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "places"}, "Place")
+	places.Spec.Scope = apiextensionsv1.ClusterScoped
+	require.NoError(t, crd.Install(t.Context(), api.RESTConfig(), places))
+	r.configure(`[{resource: widgets.example.com}, {resource: places.example.com, namespaces: [default]}, {resource: componentstatuses}, {resource: pods}]`)
 	r.validates(2, `pipelines\[0\].resources\[0\].resource: the cluster has no resource widgets.example.com now; kubectl api-resources lists those that it has`,
-		`pipelines\[0\].resources\[1\].namespaces: resource nodes is cluster-scoped and cannot be read in namespace "default"; remove its namespaces`,
+		`pipelines\[0\].resources\[1\].namespaces: resource places.example.com is cluster-scoped and cannot be read in namespace "default"; remove its namespaces`,
 		`pipelines\[0\].resources\[2\].resource: componentstatuses cannot be listed and watched; name a resource that has the verbs .*`)
 
 	r.configure(`[{resource: cm}, {resource: configmaps, namespaces: [shop]}]`)

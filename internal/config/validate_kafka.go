@@ -110,10 +110,11 @@ func (v *validator) sharedTopic(path string, a, b *Pipeline) {
 	if x == nil || y == nil || !commonBroker(x, y) || v.topic(a) != v.topic(b) {
 		return
 	}
+	mean, others := meanings(b.Resources), meanings(a.Resources)
 	for i := range b.Resources {
 		for j := range a.Resources {
 			r, o := &b.Resources[i], &a.Resources[j]
-			if r.Resource != (ResourceName{}) && r.Resource.meets(o.Resource) && shareNamespace(r.Namespaces, o.Namespaces) {
+			if r.Resource != (ResourceName{}) && mean[i].meets(others[j]) && shareNamespace(r.Namespaces, o.Namespaces) {
 				v.once(fmt.Sprintf("%s.resources[%d].resource", path, i), "%v may name the same objects as %v of pipeline %q, which publishes to the same topic; "+
 					"give one pipeline another topic, such as %s.{pipeline}, or different namespaces", r.Resource, o.Resource, a.Name, y.Topic)
 			}

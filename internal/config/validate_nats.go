@@ -99,6 +99,8 @@ func (v *validator) server(path, s string) {
 	case err != nil || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" && !strings.HasPrefix(u.Scheme, "ws") ||
 		!slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
 		v.add(path, "%s is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats", shown(s))
+	case u.RawQuery != "" || u.Fragment != "":
+		v.add(path, "has something behind the address, which NATS does not read; write nats://host:4222, and secrets as tokenFile, passwordFile, nkeyFile or credsFile beside servers")
 	case port != "" && !isPort(port):
 		v.add(path, "%s has no port that there can be; write one from 1 to 65535, such as nats://host:4222", shown(s))
 	}

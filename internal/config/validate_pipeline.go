@@ -27,8 +27,14 @@ func (v *validator) pipeline(path string, p *Pipeline) {
 	if len(p.Resources) == 0 {
 		v.add(path+".resources", "none is given; write at least one, such as - resource: deployments.apps")
 	}
+	before := map[string][]*Resource{}
 	for i := range p.Resources {
-		v.resource(fmt.Sprintf("%s.resources[%d]", path, i), &p.Resources[i], p.Resources[:i])
+		at, r := fmt.Sprintf("%s.resources[%d]", path, i), &p.Resources[i]
+		v.resource(at, r)
+		mean := r.Resource.meaning()
+		v.scope(at, r, mean)
+		v.another(at, r, mean, before[mean.plural])
+		before[mean.plural] = append(before[mean.plural], r)
 	}
 	oneOf(v, path+".encoding.mode", p.Encoding.Mode)
 	oneOf(v, path+".encoding.profile", p.Encoding.Profile)
@@ -144,8 +150,31 @@ func (v *validator) builtin(path string, name ResourceName) {
 	}
 }
 
-// resource checks r, and against the resources before it in its pipeline.
-func (v *validator) resource(path string, r *Resource, before []Resource) {
+// scope refuses namespaces of a resource that Kubernetes has by itself, and that is in none.
+func (v *validator) scope(path string, r *Resource, mean meaning) {
+	known, found := builtin.Find(mean.plural, r.Resource.Group, !r.Resource.unresolved())
+	switch {
+	case !found || known.Namespaced:
+	case len(r.Namespaces) > 0:
+		v.add(path+".namespaces", "resource %v is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource, r.Namespaces[0])
+	case r.NamespaceSelector != "":
+		v.add(path+".namespaceSelector", "resource %v is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
+	}
+}
+
+// another checks r against those before it in its pipeline whose names mean the same plural.
+func (v *validator) another(path string, r *Resource, mean meaning, before []*Resource) {
+	for _, o := range before {
+		if r.Resource != (ResourceName{}) && mean.overlaps(meaning{o.Resource, mean.plural}) && shareNamespace(r.Namespaces, o.Namespaces) {
+			v.add(path+".resource", "%v may name the same objects as %v before it, and an object belongs to one stream of a pipeline; "+
+				"give them different namespaces or groups, or move one to another pipeline", r.Resource, o.Resource)
+			return
+		}
+	}
+}
+
+// resource checks r by itself.
+func (v *validator) resource(path string, r *Resource) {
 	if r.Resource == (ResourceName{}) {
 		v.add(path+".resource", "is missing; write plural[.version][.group], such as pods or deployments.apps")
 	}
@@ -164,13 +193,6 @@ func (v *validator) resource(path string, r *Resource, before []Resource) {
 	oneOf(v, path+".payload", r.Payload)
 	oneOf(v, path+".snapshot", r.Snapshot)
 	v.resync(path+".resync", r)
-	for i := range before {
-		if o := &before[i]; r.Resource != (ResourceName{}) && r.Resource.overlaps(o.Resource) && shareNamespace(r.Namespaces, o.Namespaces) {
-			v.add(path+".resource", "%v may name the same objects as %v before it, and an object belongs to one stream of a pipeline; "+
-				"give them different namespaces or groups, or move one to another pipeline", r.Resource, o.Resource)
-			return
-		}
-	}
 }
 
 // resync checks how often a resource is published again.

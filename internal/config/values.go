@@ -150,22 +150,36 @@ func (r ResourceName) Arg() string {
 	return r.String()
 }
 
-// plural returns the resource's plural, also if r has a short name or the singular of a resource that Kubernetes has by
-// itself.
-func (r ResourceName) plural() string {
-	return cmp.Or(builtin.Plural(r.Plural, r.Group, !r.unresolved()), r.Plural)
+// meaning is a name with the plural that it means, also if it is a short name or the singular of a resource that
+// Kubernetes has by itself.
+type meaning struct {
+	ResourceName
+	plural string
+}
+
+func (r ResourceName) meaning() meaning {
+	return meaning{r, cmp.Or(builtin.Plural(r.Plural, r.Group, !r.unresolved()), r.Plural)}
+}
+
+// meanings returns those of the names of resources, in their order.
+func meanings(of []Resource) []meaning {
+	all := make([]meaning, len(of))
+	for i := range of {
+		all[i] = of[i].Resource.meaning()
+	}
+	return all
 }
 
 // overlaps reports whether both may name the same objects, and neither yields to the other: versions of a resource are the same objects.
-func (r ResourceName) overlaps(o ResourceName) bool {
+func (r meaning) overlaps(o meaning) bool {
 	if r.Wildcard() || o.Wildcard() {
-		return r == o
+		return r.ResourceName == o.ResourceName
 	}
-	return r.plural() == o.plural() && (r.Group == o.Group || r.unresolved() || o.unresolved())
+	return r.plural == o.plural && (r.Group == o.Group || r.unresolved() || o.unresolved())
 }
 
 // meets reports whether both may name the same objects.
-func (r ResourceName) meets(o ResourceName) bool {
+func (r meaning) meets(o meaning) bool {
 	if r.Wildcard() || o.Wildcard() {
 		return r.Group == o.Group || r.unresolved() || o.unresolved()
 	}
