@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 // keepsTheContract runs the suite on topics of their own, one for each directory; the checkpoints in it have their files' names.
@@ -45,6 +46,7 @@ func TestStore_keeps_the_contract_on_the_fake(t *testing.T) {
 
 func newFake(t *testing.T) *kfake.Cluster {
 	t.Helper()
+	testtier.Servers(t)
 	c := must.Get(kfake.NewCluster(kfake.NumBrokers(3)))(t)
 	t.Cleanup(c.Close)
 	return c

@@ -24,6 +24,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -33,6 +34,7 @@ const faked = "faked"
 // fake is a broker that says what a test wants. It keeps the rules of sequences like a real one.
 func fake(t *testing.T) (*kfake.Cluster, kafka.Config) {
 	t.Helper()
+	testtier.Servers(t)
 	c := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, faked)))(t)
 	t.Cleanup(c.Close)
 	return c, kafka.Config{

@@ -30,7 +30,7 @@ func oneCommand(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	name, sub, _ := strings.Cut(args[0], "/")
+	name, sub := split(args[0])
 	test, err := pick(all, name)
 	if err != nil {
 		return err
@@ -90,9 +90,29 @@ func findTests(repo fs.FS) (all []test, err error) {
 	return all, err
 }
 
-// pick returns the test with a name, or else the only one whose name contains it, in whatever case. Otherwise the error
-// lists the tests that could be meant.
+// split returns the name of a test, with a directory and a dot before it if they are given, and the pattern of subtests.
+func split(what string) (name, sub string) {
+	dir := directory.FindString(what)
+	name, sub, _ = strings.Cut(strings.TrimPrefix(what, dir), "/")
+	return dir + name, sub
+}
+
+// directory is what may stand before the name of a test. A pattern of subtests has the name before it.
+var directory = regexp.MustCompile(`^[a-z][\w/-]*\.`)
+
+// String returns the name with the directory.
+func (t test) String() string { return t.dir + "." + t.name }
+
+// pick returns the test with a name, or else the only one whose name contains it, in whatever case. A name may have the
+// directory's, or the end of it, and a dot before it. Otherwise the error lists the tests that could be meant.
 func pick(all []test, name string) (test, error) {
+	if dir, base, found := strings.Cut(name, "."); found {
+		all = slices.DeleteFunc(slices.Clone(all), func(t test) bool { return t.dir != dir && !strings.HasSuffix(t.dir, "/"+dir) })
+		if one, err := pick(all, base); err == nil {
+			return one, nil
+		}
+		all = nil
+	}
 	find := func(fits func(string) bool) []test {
 		return slices.DeleteFunc(slices.Clone(all), func(t test) bool { return !fits(t.name) })
 	}
@@ -103,9 +123,12 @@ func pick(all []test, name string) (test, error) {
 	if len(found) == 1 {
 		return found[0], nil
 	}
-	text := fmt.Sprintf("%d tests are called %s; name one", len(found), name)
+	if len(found) == 0 {
+		return test{}, fmt.Errorf("no test is called %s", name)
+	}
+	text := fmt.Sprintf("%d tests are called %s; name one, such as T=%v", len(found), name, found[0])
 	for _, t := range found {
-		text += "\n  " + t.dir + " " + t.name
+		text += "\n  " + t.String()
 	}
 	return test{}, errors.New(text)
 }

@@ -15,6 +15,7 @@ import (
 const (
 	otherTier     = "NOT IN THIS TIER: "
 	notApplicable = "NOT APPLICABLE: "
+	known         = "KNOWN: "
 )
 
 // print writes the report. Its last line has the numbers.
@@ -42,9 +43,9 @@ func slowest(b *strings.Builder, what string, results []result) {
 	}
 }
 
-// printNotRun writes what was not run, by reason. What another tier runs is only counted.
-func (r *runs) printNotRun(b *strings.Builder) {
-	tests, missing := map[string]int{}, map[string][]string{}
+// skipped returns how many tests other tiers run, by what to do about it, and the tests that were not run, by reason.
+func (r *runs) skipped() (tests map[string]int, missing map[string][]string) {
+	tests, missing = map[string]int{}, map[string][]string{}
 	for _, t := range r.Tests {
 		switch reason, elsewhere := strings.CutPrefix(t.Reason, otherTier); {
 		case t.Action != "skip" || strings.HasPrefix(t.Reason, notApplicable):
@@ -54,6 +55,24 @@ func (r *runs) printNotRun(b *strings.Builder) {
 			missing[t.Reason] = append(missing[t.Reason], t.Package+" "+strings.Split(t.Test, "/")[0])
 		}
 	}
+	return tests, missing
+}
+
+// complete returns an error if something was not run that no other tier runs. A known violation was.
+func (r *runs) complete() error {
+	_, missing := r.skipped()
+	lines := slices.Concat(r.NotRun, slices.Collect(maps.Keys(missing)))
+	lines = slices.DeleteFunc(lines, func(s string) bool { return strings.HasPrefix(s, known) })
+	if len(lines) == 0 {
+		return nil
+	}
+	slices.Sort(lines)
+	return fmt.Errorf("CI is set, and not all was run: %s", strings.Join(lines, "; "))
+}
+
+// printNotRun writes what was not run, by reason. What another tier runs is only counted.
+func (r *runs) printNotRun(b *strings.Builder) {
+	tests, missing := r.skipped()
 	b.WriteString("\nin other tiers:")
 	later := false
 	for _, reason := range slices.Sorted(maps.Keys(tests)) {

@@ -194,6 +194,38 @@ func TestReport_fails_for_a_slow_package_only_in_CI(t *testing.T) {
 	}
 }
 
+func TestReport_fails_for_what_was_not_run_only_in_CI(t *testing.T) {
+	for name, c := range map[string]struct {
+		file, text string
+		fails      bool
+	}{
+		"a part":            {notRunFile, "NOT RUN: the race detector needs a C compiler\n", true},
+		"a known violation": {notRunFile, "KNOWN: P3, 2 times\n", false},
+		"a test":            {"unit.json", skipped("NOT RUN: needs Java"), true},
+		"another tier":      {"unit.json", skipped(otherTier + "runs with make nightly"), false},
+		"not applicable":    {"unit.json", skipped(notApplicable + "an option of the other broker"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, c.file, c.text)
+			for _, ci := range []string{"", "true"} {
+				t.Setenv("CI", ci)
+				var out bytes.Buffer
+				err := reportCommand([]string{dir}, &out)
+				assert.Equal(t, c.fails && ci != "", err != nil, "CI=%q: %v\n%s", ci, err, out.String())
+			}
+		})
+	}
+}
+
+// skipped is what go test -json says of a test that was skipped.
+func skipped(reason string) string {
+	return fmt.Sprintf(`{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:1: %s\n"}
+{"Action":"skip","Package":"p","Test":"TestA"}
+`, reason)
+}
+
 func TestRun_refuses_unknown_commands(t *testing.T) {
 	for _, args := range [][]string{nil, {"reprot"}} {
 		code, err := run(args, new(bytes.Buffer))
@@ -240,14 +272,30 @@ func TestPick_takes_a_name_or_a_part_of_one_test(t *testing.T) {
 	for _, name := range []string{"TestBridge", "TestBridge_killed", "TestReload_keeps", "TestReload_moves_a_pipeline"} {
 		all = append(all, test{"e2e", name})
 	}
+	all = append(all, test{"sink/a", "TestContract"}, test{"sink/b", "TestContract"})
 	for name, want := range map[string]string{
 		"TestBridge": "TestBridge", "TestReload_moves": "TestReload_moves_a_pipeline", "moves_a": "TestReload_moves_a_pipeline",
-		"killed":     "TestBridge_killed",
-		"TestReload": "2 tests are called TestReload; name one\n  e2e TestReload_keeps\n  e2e TestReload_moves_a_pipeline",
-		"TestZ":      "0 tests are called TestZ; name one",
+		"killed":              "TestBridge_killed",
+		"TestReload":          "2 tests are called TestReload; name one, such as T=e2e.TestReload_keeps\n  e2e.TestReload_keeps\n  e2e.TestReload_moves_a_pipeline",
+		"TestZ":               "no test is called TestZ",
+		"sink/a.TestContract": "TestContract", "b.TestContract": "TestContract", "c.TestContract": "no test is called c.TestContract",
+		"TestContract": "2 tests are called TestContract; name one, such as T=sink/a.TestContract\n  sink/a.TestContract\n  sink/b.TestContract",
 	} {
 		got, err := pick(all, name)
 		assert.True(t, got.name == want || fmt.Sprint(err) == want, "%s: %v, %v", name, got, err)
+	}
+}
+
+func TestSplit_knows_a_directory_and_a_pattern_of_subtests(t *testing.T) {
+	for what, want := range map[string][2]string{
+		"TestBridge":                {"TestBridge", ""},
+		"TestBridge/v1.5/a":         {"TestBridge", "v1.5/a"},
+		"sink/nats.TestSink/a.b":    {"sink/nats.TestSink", "a.b"},
+		"checkpoint/file.TestStore": {"checkpoint/file.TestStore", ""},
+		"moves_a":                   {"moves_a", ""},
+	} {
+		name, sub := split(what)
+		assert.Equal(t, want, [2]string{name, sub}, what)
 	}
 }
 
