@@ -99,6 +99,12 @@ func (p *published) areRead(t *testing.T) {
 			})
 		}
 	}
+	for _, c := range clients {
+		t.Run(c.name+" forgets no deletion too soon", func(t *testing.T) {
+			t.Parallel()
+			p.spreads(t, c, p.logs["kafka-binary"])
+		})
+	}
 	for _, log := range []string{"kafka-binary", "nats-binary"} {
 		repeated, once := repeat(p.logs[log])
 		left := repeated[len(repeated)-2:]

@@ -28,8 +28,9 @@ const (
 )
 
 // repeat returns a log that repeats itself, and what a consumer has to make of it. Everything comes twice. Then an
-// object changes in another epoch, and something older follows. It is deleted, twice. Resyncs follow:
-// one that is not complete, one of which the beginning is missing, and one that tells of a single object.
+// object changes in another epoch, and something older follows. It is deleted, twice. The state of another one is
+// refused, and is published behind that, twice. Resyncs follow: one that is not complete, one of which the beginning is
+// missing, and one that tells of a single object.
 func repeat(log []*event) (repeated, once []*event) {
 	for _, e := range log {
 		if len(text(e.data)) < 100_000 {
@@ -49,8 +50,12 @@ func repeat(log []*event) (repeated, once []*event) {
 	deleted := strings.Replace(object.attributes["type"], "updated", "deleted", 1)
 	later := with(object, "id", "later", "sequence", "9000000000.00000000000000000002.0")
 	end := with(later, "type", deleted, "id", "end", "sequence", "9000000000.00000000000000000002.1")
+	healed := with(object, "partitionkey", "another/core/configmaps/_/healed", "id", "healed", "sequence", "9000000000.00000000000000000005.0")
+	refused := with(healed, "id", "refused", "type", strings.Replace(object.attributes["type"], "updated", "rejected", 1))
+	delete(refused.attributes, "payload")
 	repeated = append(repeated, later, object,
 		with(later, "id", "older", "sequence", "9000000000.00000000000000000001.0"), end, later, end,
+		refused, refused, with(healed, "id", "patch", "payload", "merge-patch"), healed, with(healed, "id", "healed again"),
 		resync(object, "started", 5, false), resync(object, "completed", 5, false),
 		resync(object, "completed", 6, true),
 		resync(object, "started", 7, false), told, resync(object, "completed", 7, true),
@@ -94,7 +99,7 @@ func with(e *event, pairs ...string) *event {
 // handle is the rule of docs/events.md, and the sweep at the end of a complete resync, for one partition and a
 // consumer that stores its place with its state.
 func handle(log []*event) (handled []*event) {
-	remembered := map[string]string{}
+	remembered, unknown := map[string]string{}, map[string]bool{}
 	told := map[string]map[string]bool{} // by number of the resync
 	for _, e := range log {
 		key, sequence := e.attributes["partitionkey"], e.attributes["sequence"]
@@ -110,7 +115,8 @@ func handle(log []*event) (handled []*event) {
 				break
 			}
 			for _, key := range slices.Sorted(maps.Keys(remembered)) {
-				if !since[key] && strings.HasPrefix(key, cluster+"/core/configmaps/"+namespace+"/") {
+				if !since[key] && strings.HasPrefix(key, cluster+"/core/configmaps/"+namespace+"/") &&
+					!strings.HasSuffix(remembered[key], ".1") {
 					handled = append(handled, &event{gone: key})
 					delete(remembered, key)
 				}
@@ -119,13 +125,11 @@ func handle(log []*event) (handled []*event) {
 			for _, keys := range told {
 				keys[key] = true
 			}
-			if sequence <= remembered[key] {
+			whole := e.attributes["payload"] == "object" && e.attributes["datasize"] == ""
+			if sequence < remembered[key] || sequence == remembered[key] && !(unknown[key] && whole) {
 				continue
 			}
-			remembered[key] = sequence
-			if strings.HasSuffix(sequence, ".1") {
-				delete(remembered, key) // nothing that was published before an end is read again
-			}
+			remembered[key], unknown[key] = sequence, e.op() == "rejected"
 		}
 		handled = append(handled, e)
 	}
@@ -194,32 +198,41 @@ func (p *published) trim(log, name string, n int) {
 	require.NoError(p.t, stream.Purge(p.t.Context(), jetstream.WithPurgeSequence(uint64(n)+1)))
 }
 
-func (p *published) storeTopic(name string, events []*event) {
+func (p *published) storeTopic(name string, events []*event) { p.storeIn(name, 0, events) }
+
+// storeIn writes events to a partition of a topic.
+func (p *published) storeIn(name string, partition int32, events []*event) {
 	p.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(p.kafka.Addresses()...), kgo.DefaultProduceTopic(name),
-		kgo.ProducerBatchCompression(kgo.NoCompression()))
+		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	require.NoError(p.t, err)
 	defer client.Close()
 	var records []*kgo.Record
 	for _, e := range events {
-		records = append(records, record(e))
+		r := record(e)
+		r.Partition = partition
+		records = append(records, r)
 	}
 	require.NoError(p.t, client.ProduceSync(p.t.Context(), records...).FirstErr())
 }
 
 // saved returns an error until an example's file says that it has handled all messages of a log with one partition.
 func saved(log, file string, messages int) error {
+	if !onKafka(log) {
+		messages++ // NATS counts from 1
+	}
+	return savedAll(file, map[string]int{"0": messages})
+}
+
+// savedAll returns an error until an example's file says which message of each partition is next.
+func savedAll(file string, next map[string]int) error {
 	var state struct{ Next map[string]int }
 	b, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(b, &state)
 	}
-	want := messages
-	if !onKafka(log) {
-		want++ // NATS counts from 1
-	}
-	if err == nil && state.Next["0"] != want {
-		err = fmt.Errorf("next is %v, want %d", state.Next, want)
+	if err == nil && !maps.Equal(state.Next, next) {
+		err = fmt.Errorf("next is %v, want %v", state.Next, next)
 	}
 	return err
 }
@@ -251,6 +264,40 @@ func (p *published) goesOn(t *testing.T, c client, log string, repeated, once []
 	gone := &event{gone: cluster + "/core/configmaps/" + namespace + "/settings.v1.example"}
 	want := []*event{again, started, gone, completed}
 	report(t, differences(want, read(t, c.on(t, p.world, log, target, "d", file), len(want))))
+}
+
+// spreads checks that an object that was deleted stays so if an older event of it is in another partition, where its key
+// was before the topic got more of them. That partition is much longer, so that most clients read the end first.
+func (p *published) spreads(t *testing.T, c client, log []*event) {
+	p = &published{world: p.in(t), logs: p.logs}
+	name := "spread-" + c.name
+	require.NoError(t, p.kafka.CreateTopic(t.Context(), name, 2, 1, nil))
+	object := log[slices.IndexFunc(log, func(e *event) bool { return e.attributes["name"] == "was-there-before" })]
+	added := with(object, "id", "added", "sequence", "1.00000000000000000001.0")
+	deleted := with(object, "id", "deleted", "sequence", "1.00000000000000000002.1",
+		"type", strings.Replace(object.attributes["type"], object.op(), "deleted", 1))
+	filler := with(object)
+	filler.data = map[string]any{"filler": strings.Repeat("0123456789", 50_000)}
+	var first []*event
+	for i := range 20 {
+		at := fmt.Sprintf("1.%020d.0", i+1)
+		first = append(first, with(filler, "id", at, "sequence", at, "partitionkey", "another/core/configmaps/_/filler"))
+	}
+	p.storeIn(name, 0, append(first, added))
+	p.storeIn(name, 1, []*event{deleted})
+	file := stateFile(t)
+	args := c.on(t, p.world, "kafka-binary", name, "a", file)
+	got := readUntil(t, args, len(first)+1, func() error {
+		return savedAll(file, map[string]int{"0": len(first) + 1, "1": 1})
+	})
+	var of []string
+	for _, e := range got {
+		if e.attributes["partitionkey"] == object.attributes["partitionkey"] {
+			of = append(of, e.attributes["id"])
+		}
+	}
+	require.NotEmpty(t, of)
+	require.Equal(t, "deleted", of[len(of)-1], "it has applied %v", of)
 }
 
 // notices checks that an example says what to do about a log that lacks its beginning, and reads what it has.

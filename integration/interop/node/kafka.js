@@ -31,11 +31,13 @@ consumer.on(consumer.events.GROUP_JOIN, () => {
 await consumer.run({
   autoCommit: false, // places are kept with the state
   eachBatch: async ({ batch, resolveOffset, heartbeat }) => {
-    if (Number(batch.firstOffset()) > (state.next[batch.partition] ?? 0)) {
-      await resume(); // is this where the topic begins by now?
+    if (!(Number(batch.firstOffset()) <= state.next[batch.partition])) {
+      await resume(); // a partition was added, or the topic begins here by now
     }
     for (const message of batch.messages) {
-      if (message.value !== null) { // else a null record, for Kafka's cleaner
+      if (message.value === null) { // a null record, for Kafka's cleaner
+        state.passes(batch.partition, Number(message.offset));
+      } else {
         const { applies, gone } = state.handle(read(message), batch.partition, Number(message.offset));
         gone.forEach((key) => console.log(JSON.stringify({ gone: key })));
         if (applies) {

@@ -5,6 +5,7 @@ import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, w
 
 const started = "io.kube-eventbridge.stream.resync-started.v1";
 const completed = "io.kube-eventbridge.stream.resync-completed.v1";
+const rejected = "io.kube-eventbridge.resource.rejected.v1";
 
 /** State in a file. A real consumer keeps it in its database, and changes it together with what it makes of events. */
 export class State {
@@ -12,11 +13,13 @@ export class State {
     this.file = file;
     this.next = {}; // by partition, the place of the first message that was not handled
     this.logs = {}; // by partition, what tells the log from another one of its name
-    this.objects = {}; // by pipeline and partitionkey, the sequence, partition and place of what was told last
+    this.objects = {}; // by pipeline and partitionkey, what was told last; unknown: the broker refused the state
     this.resyncs = {}; // by partition, scope and number, the place of the first marker
     if (existsSync(file)) {
       Object.assign(this, JSON.parse(readFileSync(file, "utf8")));
     }
+    this.ends = {}; // by partition, where it ended when it was last begun; not in the file
+    this.deleted = new Set(Object.keys(this.objects).filter((key) => this.objects[key].sequence.endsWith(".1")));
   }
 
   /** Replaces the file as a whole, so that a crash leaves the old one or the new one. */
@@ -47,15 +50,24 @@ export class State {
       );
     }
     this.logs[partition] = log;
+    this.ends[partition] = end;
     return (this.next[partition] = Math.max(place, first));
+  }
+
+  /** Takes note of a message, and returns whether it was not handled before: clients may read one again. */
+  passes(partition, place) {
+    if (place < (this.next[partition] ?? 0)) {
+      return false;
+    }
+    this.next[partition] = place + 1;
+    return true;
   }
 
   /** Returns whether an event applies, and the keys of the objects that a resync shows to be gone. */
   handle(event, partition, place) {
-    if (place < (this.next[partition] ?? 0)) {
-      return { applies: false, gone: [] }; // the client has read it again
+    if (!this.passes(partition, place)) {
+      return { applies: false, gone: [] };
     }
-    this.next[partition] = place + 1;
     if (event.type === started || event.type === completed) {
       return { applies: true, gone: this.#resync(event, partition, place) };
     }
@@ -63,14 +75,34 @@ export class State {
       return { applies: true, gone: [] }; // another marker; from Kafka it comes once from every partition
     }
     const key = `${event.pipeline} ${event.partitionkey}`;
-    const remembered = this.objects[key]?.sequence ?? "";
-    const applies = event.sequence > remembered; // the one rule
-    if (applies && event.sequence.endsWith(".1")) {
-      delete this.objects[key]; // an end: nothing that was published before it is read again
-    } else {
-      this.objects[key] = { sequence: applies ? event.sequence : remembered, partition, place };
+    let { sequence, unknown } = this.objects[key] ?? { sequence: "", unknown: false };
+    const whole = ["object", "metadata", "change"].includes(event.payload) && event.datasize === undefined;
+    const applies = event.sequence > sequence || (unknown && whole && event.sequence === sequence);
+    if (applies) { // by the one rule
+      [sequence, unknown] = [event.sequence, event.type === rejected];
     }
+    this.objects[key] = { sequence, unknown, partition, place };
+    if (sequence.endsWith(".1")) {
+      this.deleted.add(key);
+    }
+    this.#forget();
     return { applies, gone: [] };
+  }
+
+  /**
+   * Forgets deleted objects when each partition has been read up to where it ended when it was begun. Before that another
+   * one may have older events of them: a topic that gets more partitions spreads its keys anew.
+   */
+  #forget() {
+    if (Object.keys(this.ends).some((partition) => this.next[partition] < this.ends[partition])) {
+      return;
+    }
+    for (const key of this.deleted) {
+      if (this.objects[key]?.sequence.endsWith(".1")) {
+        delete this.objects[key];
+      }
+    }
+    this.deleted.clear();
   }
 
   /** Returns, at the second marker of a complete resync, what nothing has told of since the first one. */
@@ -90,7 +122,8 @@ export class State {
     const prefix = `${pipeline} ${partitionkey.replace(/_\/_resync$/, "")}${data.namespace ? `${data.namespace}/` : ""}`;
     const gone = Object.keys(this.objects).filter((key) => {
       const told = this.objects[key];
-      return key.startsWith(prefix) && told.partition === partition && told.place < begun;
+      const known = key.startsWith(prefix) && told.partition === partition && !told.sequence.endsWith(".1");
+      return known && told.place < begun;
     });
     gone.forEach((key) => delete this.objects[key]);
     return gone.map((key) => key.slice(pipeline.length + 1));

@@ -7,6 +7,7 @@ import sys
 
 STARTED = "io.kube-eventbridge.stream.resync-started.v1"
 COMPLETED = "io.kube-eventbridge.stream.resync-completed.v1"
+REJECTED = "io.kube-eventbridge.resource.rejected.v1"
 
 
 class State:
@@ -16,11 +17,13 @@ class State:
         self.file = file
         self.next = {}  # by partition, the place of the first message that was not handled
         self.logs = {}  # by partition, what tells the log from another one of its name
-        self.objects = {}  # by pipeline and partitionkey, the sequence, partition and place of what was told last
+        self.objects = {}  # by pipeline and partitionkey, what was told last; unknown: the broker refused the state
         self.resyncs = {}  # by partition, scope and number, the place of the first marker
         if os.path.exists(file):
             with open(file) as f:
                 self.__dict__.update(json.load(f))
+        self.ends = {}  # by partition, where it ended when it was last begun; not in the file
+        self.deleted = {key for key, told in self.objects.items() if told["sequence"].endswith(".1")}
 
     def save(self):
         """Replaces the file as a whole, so that a crash leaves the old one or the new one."""
@@ -44,26 +47,45 @@ class State:
             print(f"partition {partition}: the log begins at {first}, and {place} was to be read next. Deletions may be "
                   "missing, and objects. Publish all again, with: kube-eventbridge resync", file=sys.stderr)
         self.next[str(partition)], self.logs[str(partition)] = max(place, first), log
+        self.ends[str(partition)] = end
         return max(place, first)
+
+    def passes(self, partition, place):
+        """Takes note of a message, and returns whether it was not handled before: clients may read one again."""
+        if place < self.next.get(str(partition), 0):
+            return False
+        self.next[str(partition)] = place + 1
+        return True
 
     def handle(self, event, partition, place):
         """Returns whether an event applies, and the keys of the objects that a resync shows to be gone."""
+        if not self.passes(partition, place):
+            return False, []
         a, partition = event.get_attributes(), str(partition)
-        if place < self.next.get(partition, 0):
-            return False, []  # the client has read it again
-        self.next[partition] = place + 1
         if a["type"] in (STARTED, COMPLETED):
             return True, self.resync(a, event.get_data(), partition, place)
         if "sequence" not in a:
             return True, []  # another marker; from Kafka it comes once from every partition
         key = a["pipeline"] + " " + a["partitionkey"]
-        remembered = self.objects.get(key, {"sequence": ""})["sequence"]
-        applies = a["sequence"] > remembered  # the one rule
-        if applies and a["sequence"].endswith(".1"):  # an end: nothing that was published before it is read again
-            self.objects.pop(key, None)
-        else:
-            self.objects[key] = {"sequence": max(a["sequence"], remembered), "partition": partition, "place": place}
+        told = self.objects.get(key, {"sequence": "", "unknown": False})
+        whole = a.get("payload") in ("object", "metadata", "change") and "datasize" not in a
+        applies = a["sequence"] > told["sequence"] or told["unknown"] and whole and a["sequence"] == told["sequence"]
+        if applies:  # by the one rule
+            told = {"sequence": a["sequence"], "unknown": a["type"] == REJECTED}
+        self.objects[key] = {**told, "partition": partition, "place": place}
+        if told["sequence"].endswith(".1"):
+            self.deleted.add(key)
+        self.forget()
         return applies, []
+
+    def forget(self):
+        """Forgets deleted objects when each partition has been read up to where it ended when it was begun. Before that
+        another one may have older events of them: a topic that gets more partitions spreads its keys anew."""
+        if self.deleted and all(self.next[partition] >= end for partition, end in self.ends.items()):
+            for key in self.deleted:
+                if self.objects.get(key, {"sequence": ""})["sequence"].endswith(".1"):
+                    del self.objects[key]
+            self.deleted.clear()
 
     def resync(self, a, data, partition, place):
         """Returns, at the second marker of a complete resync, what nothing has told of since the first one."""
@@ -79,7 +101,8 @@ class State:
         prefix = a["pipeline"] + " " + a["partitionkey"].removesuffix("_/_resync")
         prefix += data["namespace"] + "/" if data["namespace"] else ""
         gone = [key for key, told in self.objects.items()
-                if key.startswith(prefix) and told["partition"] == partition and told["place"] < begun]
+                if key.startswith(prefix) and told["partition"] == partition and told["place"] < begun
+                and not told["sequence"].endswith(".1")]
         for key in gone:
             del self.objects[key]
         return [key.split(" ", 1)[1] for key in gone]

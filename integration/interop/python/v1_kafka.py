@@ -40,8 +40,9 @@ while True:
     for message in batch:
         if message.error():
             raise KafkaException(message.error())
-        if message.value() is None:
-            continue  # a null record, for Kafka's cleaner
+        if message.value() is None:  # a null record, for Kafka's cleaner
+            state.passes(message.partition(), message.offset())
+            continue
         event = read(message)
         applies, gone = state.handle(event, message.partition(), message.offset())
         for key in gone:

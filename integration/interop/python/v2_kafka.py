@@ -14,10 +14,13 @@ brokers, topic, group, file = sys.argv[1:]
 state = State(file)
 # Places are kept with the state. What lies outside the log is an error: the next start says what that means.
 consumer = KafkaConsumer(bootstrap_servers=brokers, group_id=group, enable_auto_commit=False, auto_offset_reset="none")
-partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
-first, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-for p in partitions:
-    state.resume(p.partition, first[p], end[p])
+
+
+def resume():
+    partitions = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
+    first, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+    for p in partitions:
+        state.resume(p.partition, first[p], end[p])
 
 
 class Resume(ConsumerRebalanceListener):
@@ -29,13 +32,17 @@ class Resume(ConsumerRebalanceListener):
         pass
 
 
+resume()
 consumer.subscribe([topic], listener=Resume())
 while True:
     batch = consumer.poll(timeout_ms=1000)
+    if any(str(p.partition) not in state.next for p in batch):
+        resume()
     for records in batch.values():
         for record in records:
-            if record.value is None:
-                continue  # a null record, for Kafka's cleaner
+            if record.value is None:  # a null record, for Kafka's cleaner
+                state.passes(record.partition, record.offset)
+                continue
             event = from_kafka_event(KafkaMessage(dict(record.headers), record.key, record.value))
             applies, gone = state.handle(event, record.partition, record.offset)
             for key in gone:

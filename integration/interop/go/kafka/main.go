@@ -37,15 +37,22 @@ func run(ctx context.Context, brokers []string, topic, file string) error {
 		return err
 	}
 	defer client.Close()
-	if err := resume(ctx, client, topic, st); err != nil {
+	places, err := resume(ctx, client, topic, st)
+	if err != nil {
 		return err
 	}
+	client.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: places})
 	for out := json.NewEncoder(os.Stdout); ; {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
 			return err
 		}
 		for _, r := range fetches.Records() {
+			if _, known := st.Next[strconv.Itoa(int(r.Partition))]; !known { // a partition that was added
+				if _, err := resume(ctx, client, topic, st); err != nil {
+					return err
+				}
+			}
 			if err := handle(r, st, out); err != nil {
 				return err
 			}
@@ -56,35 +63,38 @@ func run(ctx context.Context, brokers []string, topic, file string) error {
 	}
 }
 
-// resume goes on where the state is. Partitions that come later are read from their beginning.
-func resume(ctx context.Context, client *kgo.Client, topic string, st *state.State) error {
+// resume looks which part of the topic is there, and returns where to read on in each partition.
+func resume(
+	ctx context.Context, client *kgo.Client, topic string, st *state.State,
+) (map[int32]kgo.EpochOffset, error) {
 	admin := kadm.NewClient(client)
 	first, err := admin.ListStartOffsets(ctx, topic)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	end, err := admin.ListEndOffsets(ctx, topic)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	places := map[int32]kgo.EpochOffset{}
 	for p, f := range first[topic] {
 		place := st.Resume(strconv.Itoa(int(p)), f.Offset, end[topic][p].Offset, "")
 		places[p] = kgo.EpochOffset{Epoch: -1, Offset: place}
 	}
-	client.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: places})
-	return nil
+	return places, nil
 }
 
 func handle(r *kgo.Record, st *state.State, out *json.Encoder) error {
-	if r.Value == nil {
-		return nil // a null record, for Kafka's cleaner
+	partition := strconv.Itoa(int(r.Partition))
+	if r.Value == nil { // a null record, for Kafka's cleaner
+		st.Passes(partition, r.Offset)
+		return nil
 	}
 	e, err := read(r)
 	if err != nil {
 		return err
 	}
-	applies, gone, err := st.Handle(e, strconv.Itoa(int(r.Partition)), r.Offset)
+	applies, gone, err := st.Handle(e, partition, r.Offset)
 	for _, key := range gone {
 		if err := out.Encode(map[string]string{"gone": key}); err != nil {
 			return err

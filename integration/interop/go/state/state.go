@@ -18,6 +18,7 @@ import (
 const (
 	started   = "io.kube-eventbridge.stream.resync-started.v1"
 	completed = "io.kube-eventbridge.stream.resync-completed.v1"
+	rejected  = "io.kube-eventbridge.resource.rejected.v1"
 )
 
 // State is in a file. A real consumer keeps it in its database, and changes it together with what it makes of events.
@@ -28,6 +29,8 @@ type State struct {
 	Objects map[string]told   `json:"objects"` // by pipeline and partitionkey
 	Resyncs map[string]int64  `json:"resyncs"` // by partition, scope and number, the place of the first marker
 	file    string
+	ends    map[string]int64    // by partition, where it ended when it was last begun
+	deleted map[string]struct{} // the keys of objects that have ended
 }
 
 // told is what was told last of an object.
@@ -35,16 +38,28 @@ type told struct {
 	Sequence  string `json:"sequence"`
 	Partition string `json:"partition"`
 	Place     int64  `json:"place"`
+	Unknown   bool   `json:"unknown"` // the broker refused the state
 }
+
+func (t told) deleted() bool { return strings.HasSuffix(t.Sequence, ".1") }
 
 // Load reads a file. A missing one is an empty state.
 func Load(file string) (*State, error) {
-	s := &State{map[string]int64{}, map[string]string{}, map[string]told{}, map[string]int64{}, file}
+	s := &State{
+		map[string]int64{}, map[string]string{}, map[string]told{}, map[string]int64{}, file,
+		map[string]int64{}, map[string]struct{}{},
+	}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return s, nil
 	}
-	return s, errors.Join(err, json.Unmarshal(text, s))
+	err = errors.Join(err, json.Unmarshal(text, s))
+	for key, t := range s.Objects {
+		if t.deleted() {
+			s.deleted[key] = struct{}{}
+		}
+	}
+	return s, err
 }
 
 // Save replaces the file as a whole, so that a crash leaves the old one or the new one.
@@ -90,16 +105,24 @@ func (s *State) Resume(partition string, first, end int64, name string) int64 {
 		log.Printf("partition %s: the log begins at %d, and %d was to be read next. Deletions may be missing, and objects. "+
 			"Publish all again, with: kube-eventbridge resync", partition, first, place)
 	}
-	s.Next[partition], s.Logs[partition] = max(place, first), name
+	s.Next[partition], s.Logs[partition], s.ends[partition] = max(place, first), name, end
 	return max(place, first)
+}
+
+// Passes takes note of a message, and returns whether it was not handled before: clients may read one again.
+func (s *State) Passes(partition string, place int64) bool {
+	if place < s.Next[partition] {
+		return false
+	}
+	s.Next[partition] = place + 1
+	return true
 }
 
 // Handle returns whether an event applies, and the keys of the objects that a resync shows to be gone.
 func (s *State) Handle(e event.Event, partition string, place int64) (applies bool, gone []string, err error) {
-	if place < s.Next[partition] {
-		return false, nil, nil // the client has read it again
+	if !s.Passes(partition, place) {
+		return false, nil, nil
 	}
-	s.Next[partition] = place + 1
 	if e.Type() == started || e.Type() == completed {
 		gone, err = s.resync(e, partition, place)
 		return true, gone, err
@@ -109,14 +132,41 @@ func (s *State) Handle(e event.Event, partition string, place int64) (applies bo
 		return true, nil, nil // another marker; from Kafka it comes once from every partition
 	}
 	key := fmt.Sprint(e.Extensions()["pipeline"], " ", e.Extensions()["partitionkey"])
-	remembered := s.Objects[key].Sequence
-	applies = sequence > remembered // the one rule
-	if applies && strings.HasSuffix(sequence, ".1") {
-		delete(s.Objects, key) // an end: nothing that was published before it is read again
-	} else {
-		s.Objects[key] = told{max(sequence, remembered), partition, place}
+	t := s.Objects[key]
+	applies = sequence > t.Sequence || t.Unknown && whole(e) && sequence == t.Sequence // the one rule
+	if applies {
+		t.Sequence, t.Unknown = sequence, e.Type() == rejected
 	}
+	t.Partition, t.Place = partition, place
+	s.Objects[key] = t
+	if t.deleted() {
+		s.deleted[key] = struct{}{}
+	}
+	s.forget()
 	return applies, nil, nil
+}
+
+// whole reports whether an event has all that is published of the object.
+func whole(e event.Event) bool {
+	payload, _ := e.Extensions()["payload"].(string)
+	_, reduced := e.Extensions()["datasize"]
+	return !reduced && (payload == "object" || payload == "metadata" || payload == "change")
+}
+
+// forget forgets deleted objects when each partition has been read up to where it ended when it was begun. Before that
+// another one may have older events of them: a topic that gets more partitions spreads its keys anew.
+func (s *State) forget() {
+	for partition, end := range s.ends {
+		if s.Next[partition] < end {
+			return
+		}
+	}
+	for key := range s.deleted {
+		if s.Objects[key].deleted() {
+			delete(s.Objects, key)
+		}
+	}
+	clear(s.deleted)
 }
 
 // resync returns, at the second marker of a complete resync, what nothing has told of since the first one.
@@ -148,7 +198,7 @@ func (s *State) resync(e event.Event, partition string, place int64) (gone []str
 		prefix += data.Namespace + "/"
 	}
 	for key, t := range s.Objects {
-		if strings.HasPrefix(key, prefix) && t.Partition == partition && t.Place < begun {
+		if strings.HasPrefix(key, prefix) && t.Partition == partition && t.Place < begun && !t.deleted() {
 			delete(s.Objects, key)
 			gone = append(gone, strings.TrimPrefix(key, pipeline+" "))
 		}

@@ -33,10 +33,12 @@ public final class KafkaExample {
       while (true) {
         var records = consumer.poll(Duration.ofSeconds(1));
         for (var record : records) {
-          if (record.value() == null) {
-            continue; // a null record, for Kafka's cleaner
+          var partition = String.valueOf(record.partition());
+          if (record.value() == null) { // a null record, for Kafka's cleaner
+            state.passes(partition, record.offset());
+            continue;
           }
-          var handled = state.handle(record.value(), String.valueOf(record.partition()), record.offset());
+          var handled = state.handle(record.value(), partition, record.offset());
           for (var key : handled.gone()) {
             out.println(new ObjectMapper().writeValueAsString(Map.of("gone", key)));
           }

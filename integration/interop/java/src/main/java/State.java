@@ -13,8 +13,10 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * What a consumer keeps: where it is in the log, and of each object the sequence of the event that it applied last. A real
@@ -24,10 +26,15 @@ import java.util.Map;
 final class State {
   private static final String STARTED = "io.kube-eventbridge.stream.resync-started.v1";
   private static final String COMPLETED = "io.kube-eventbridge.stream.resync-completed.v1";
+  private static final String REJECTED = "io.kube-eventbridge.resource.rejected.v1";
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  /** What was told last of an object. */
-  record Told(String sequence, String partition, long place) {}
+  /** What was told last of an object. Unknown: the broker refused its state. */
+  record Told(String sequence, boolean unknown, String partition, long place) {
+    boolean deleted() {
+      return sequence.endsWith(".1");
+    }
+  }
 
   /** By partition, the place of the first message that was not handled. */
   Map<String, Long> next = new HashMap<>();
@@ -38,8 +45,19 @@ final class State {
   /** By partition, scope and number of a resync, the place of its first marker. */
   Map<String, Long> resyncs = new HashMap<>();
 
+  /** By partition, where it ended when it was last begun. */
+  private final Map<String, Long> ends = new HashMap<>();
+  /** The keys of objects that have ended. */
+  private final Set<String> deleted = new HashSet<>();
+
   static State load(Path file) throws IOException {
-    return Files.exists(file) ? JSON.readValue(file.toFile(), State.class) : new State();
+    var state = Files.exists(file) ? JSON.readValue(file.toFile(), State.class) : new State();
+    state.objects.forEach((key, told) -> {
+      if (told.deleted()) {
+        state.deleted.add(key);
+      }
+    });
+    return state;
   }
 
   /** Replaces the file as a whole, so that a crash leaves the old one or the new one. */
@@ -57,7 +75,7 @@ final class State {
     var place = next.get(partition);
     if (place != null && (place > end || !log.equals(logs.get(partition)))) {
       System.err.println("the log was made again or put back: it is read from its beginning");
-      objects.replaceAll((key, o) -> o.partition.equals(partition) ? new Told(o.sequence, partition, -1) : o);
+      objects.replaceAll((key, o) -> o.partition.equals(partition) ? new Told(o.sequence, o.unknown, partition, -1) : o);
       resyncs.clear();
       place = null;
     }
@@ -70,17 +88,26 @@ final class State {
     }
     logs.put(partition, log);
     next.put(partition, Math.max(place, first));
+    ends.put(partition, end);
     return next.get(partition);
+  }
+
+  /** Takes note of a message, and returns whether it was not handled before: clients may read one again. */
+  boolean passes(String partition, long place) {
+    if (place < next.getOrDefault(partition, 0L)) {
+      return false;
+    }
+    next.put(partition, place + 1);
+    return true;
   }
 
   /** Whether an event applies, and the keys of the objects that a resync shows to be gone. */
   record Handled(boolean applies, List<String> gone) {}
 
   Handled handle(CloudEvent event, String partition, long place) throws IOException {
-    if (place < next.getOrDefault(partition, 0L)) {
-      return new Handled(false, List.of()); // the client has read it again
+    if (!passes(partition, place)) {
+      return new Handled(false, List.of());
     }
-    next.put(partition, place + 1);
     if (event.getType().equals(STARTED) || event.getType().equals(COMPLETED)) {
       return new Handled(true, resync(event, partition, place));
     }
@@ -89,14 +116,35 @@ final class State {
       return new Handled(true, List.of()); // another marker; from Kafka it comes once from every partition
     }
     var key = event.getExtension("pipeline") + " " + event.getExtension("partitionkey");
-    var told = objects.get(key);
-    var applies = told == null || sequence.compareTo(told.sequence) > 0; // the one rule
-    if (applies && sequence.endsWith(".1")) {
-      objects.remove(key); // an end: nothing that was published before it is read again
-    } else {
-      objects.put(key, new Told(applies ? sequence : told.sequence, partition, place));
+    var told = objects.getOrDefault(key, new Told("", false, partition, place));
+    var newer = sequence.compareTo(told.sequence);
+    var applies = newer > 0 || newer == 0 && told.unknown && whole(event); // the one rule
+    told = applies
+        ? new Told(sequence, event.getType().equals(REJECTED), partition, place)
+        : new Told(told.sequence, told.unknown, partition, place);
+    objects.put(key, told);
+    if (told.deleted()) {
+      deleted.add(key);
     }
+    forget();
     return new Handled(applies, List.of());
+  }
+
+  /** Returns whether an event has all that is published of the object. */
+  private static boolean whole(CloudEvent event) {
+    return event.getExtension("payload") instanceof String payload && event.getExtension("datasize") == null
+        && List.of("object", "metadata", "change").contains(payload);
+  }
+
+  /**
+   * Forgets deleted objects when each partition has been read up to where it ended when it was begun. Before that another
+   * one may have older events of them: a topic that gets more partitions spreads its keys anew.
+   */
+  private void forget() {
+    if (ends.entrySet().stream().allMatch(e -> next.get(e.getKey()) >= e.getValue())) {
+      deleted.forEach(key -> objects.computeIfPresent(key, (k, told) -> told.deleted() ? null : told));
+      deleted.clear();
+    }
   }
 
   /** Returns, at the second marker of a complete resync, what nothing has told of since the first one. */
@@ -120,7 +168,7 @@ final class State {
     var gone = new ArrayList<String>();
     objects.entrySet().removeIf(o -> {
       var told = o.getValue();
-      if (!o.getKey().startsWith(prefix) || !told.partition.equals(partition) || told.place >= begun) {
+      if (!o.getKey().startsWith(prefix) || !told.partition.equals(partition) || told.place >= begun || told.deleted()) {
         return false;
       }
       return gone.add(o.getKey().substring(pipeline.length() + 1));
