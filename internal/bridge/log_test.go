@@ -377,10 +377,11 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 	group.Go(func() { _ = p.retrier.Run(ctx) })
 	for range workers {
 		group.Go(func() { p.work(ctx) })
+		group.Go(func() { p.workAside(ctx) })
 	}
 	r := &rig{session: p, pipeline: pipeline, t: t, registry: registry}
 	r.stop = sync.OnceValue(func() error {
-		p.queue.ShutDown()
+		p.shutDown()
 		cancel()
 		group.Wait()
 		switch log := to.(type) {

@@ -5,6 +5,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -109,6 +111,33 @@ func TestOversize_what_is_too_large_without_its_object_is_rejected(t *testing.T)
 	if got := attribute(&log.log[0], "type"); got != encode.TypeRejected || len(log.log) != 1 {
 		t.Errorf("the log has %d messages, the first a %s", len(log.log), got)
 	}
+}
+
+// hangingLog is a broker whose object store does not answer.
+type hangingLog struct {
+	*fakeLog
+	keeping chan struct{}
+}
+
+func (l *hangingLog) Keep(ctx context.Context, _ string, _ []byte) (string, error) {
+	l.keeping <- struct{}{}
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func TestOversize_uploads_hold_up_no_other_object(t *testing.T) {
+	log := &hangingLog{newFakeLog(), make(chan struct{})}
+	log.limit = 1000
+	r := start(t, log, &memoryStore{})
+	r.cfg.Oversize = StoreOversize
+	s := r.stream(nil)
+	for i := range workers {
+		sendBody(t, s, source.Added, fmt.Sprint("large", i), strconv.Itoa(i+1), 2000)
+		<-log.keeping
+	}
+	sendBody(t, s, source.Added, "small", "9", 10)
+	must.Happen(t, "the small object", func() bool { return len(log.lines()) == 1 })
+	require.NoError(t, r.stop())
 }
 
 func TestOversize_what_is_too_large_is_kept_whole_and_referred_to(t *testing.T) {

@@ -34,11 +34,13 @@ const (
 // session is a pipeline between two starts from its checkpoint. What it knows it has read there and from the log, so that a
 // session that is given up needs no more care than a process that was killed.
 type session struct {
-	cfg       *Config
-	name      string
-	log       *slog.Logger
-	sink      sink.Sink
-	queue     workqueue.TypedDelayingInterface[*object]
+	cfg   *Config
+	name  string
+	log   *slog.Logger
+	sink  sink.Sink
+	queue workqueue.TypedDelayingInterface[*object]
+	// aside has objects of the queue that wait for more than the broker's acknowledgement.
+	aside     workqueue.TypedInterface[*object]
 	budget    *budget
 	memory    *memory
 	publisher sink.Publisher
@@ -120,6 +122,7 @@ func newSession(c *Config, to sink.Sink) *session {
 		saying: rate.Sometimes{Interval: unreadyAfter}, sayingWriter: rate.Sometimes{Interval: unreadyAfter}, began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
+		aside: workqueue.NewTyped[*object](),
 	}
 	p.budget = newBudget(c.Buffer, p.gone)
 	c.Metrics.losses.WithLabelValues(c.Name) // a counter is there before it counts
@@ -141,7 +144,7 @@ var errDelivery = errors.New("delivery has failed")
 
 // run is as [Pipeline.Run], and returns a [sink.RewoundError] where the log was found to have lost something.
 func (p *session) run(ctx context.Context) error {
-	defer p.queue.ShutDown()
+	defer p.shutDown()
 	state, err := p.load(ctx)
 	if err != nil {
 		return p.ended(err)
@@ -168,7 +171,7 @@ func (p *session) run(ctx context.Context) error {
 	if err == nil {
 		p.drain(failed)
 	}
-	p.queue.ShutDown()
+	p.shutDown()
 	stop()
 	if errors.Is(err, errDelivery) {
 		err = nil
@@ -220,6 +223,10 @@ func (p *session) deliver(ctx context.Context, g *errgroup.Group) {
 			p.work(ctx)
 			return nil
 		})
+		g.Go(func() error {
+			p.workAside(ctx)
+			return nil
+		})
 	}
 	g.Go(func() error {
 		select {
@@ -232,9 +239,15 @@ func (p *session) deliver(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error {
 		// A failure of the sink ends the workers too.
 		<-ctx.Done()
-		p.queue.ShutDown()
+		p.shutDown()
 		return nil
 	})
+}
+
+// shutDown ends the workers.
+func (p *session) shutDown() {
+	p.queue.ShutDown()
+	p.aside.ShutDown()
 }
 
 // ended leaves out what only says that the session, or a spec, was stopped.

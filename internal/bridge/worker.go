@@ -38,6 +38,25 @@ func (p *session) work(ctx context.Context) {
 	}
 }
 
+// workAside does what work does, for objects that would hold up others: an upload, a commit and a read of the log may
+// take as long as they like.
+func (p *session) workAside(ctx context.Context) {
+	for {
+		o, shutdown := p.aside.Get()
+		if shutdown {
+			return
+		}
+		p.aside.Done(o) // the queue still has it as being processed
+		p.advance(ctx, o)
+	}
+}
+
+// waits reports whether the next step of an attempt waits for something else than an acknowledgement.
+func (p *session) waits(a *attempt) bool {
+	uploads := p.cfg.Oversize == StoreOversize && a.tooLarge != nil && a.whole == nil && a.rejected == nil
+	return uploads || a.sought || a.renumbered || a.delta.Again == unnumbered
+}
+
 // publish hands an object's oldest change to the sink. The object comes back in settled.
 func (p *session) publish(ctx context.Context, o *object) {
 	o.stream.mu.Lock()
@@ -49,6 +68,16 @@ func (p *session) publish(ctx context.Context, o *object) {
 		p.queue.Done(o)
 		return
 	}
+	if p.waits(a) {
+		p.aside.Add(o)
+		return
+	}
+	p.advance(ctx, o)
+}
+
+// advance does an attempt's next step.
+func (p *session) advance(ctx context.Context, o *object) {
+	a := &o.attempt
 	if a.sought && a.marker == nil && p.seek(ctx, o) {
 		return
 	}
