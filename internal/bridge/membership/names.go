@@ -38,7 +38,7 @@ func (w *Wildcard) Names(s *source.Served) bool {
 // Select returns what the wildcard names among what is served, each resource in the version that the API server
 // prefers. Namespaced: only what is in namespaces.
 func (w *Wildcard) Select(served []*source.Served, namespaced bool) (all []source.Resource) {
-	p := &plan{offers: Offers{Served: served}}
+	p := &plan{offered: byResource(served)}
 	for _, s := range served {
 		if r := s.Versions[0]; w.Names(s) && (!w.All || !p.shown(s)) && (r.Namespaced || !namespaced) {
 			all = append(all, r)

@@ -133,13 +133,12 @@ const (
 // assignment that runs it.
 func Plan(specs []Spec, offers Offers, namespaces Namespaces, stored []Stored) ([]Assignment, []Problem) {
 	p := &plan{
-		specs: specs, offers: offers, namespaces: namespaces, stored: stored,
-		of: map[schema.GroupResource][]*Stored{}, runs: map[schema.GroupResource][]int{},
-		assigned: map[string]bool{}, handed: map[string]bool{},
+		specs: specs, offers: offers, namespaces: namespaces, stored: stored, offered: byResource(offers.Served),
+		of: map[schema.GroupResource]*byNamespace[*Stored]{}, runs: map[schema.GroupResource]*byNamespace[int]{},
+		assigned: map[string]bool{}, handed: map[string]bool{}, waited: map[wait]bool{},
 	}
 	for i := range stored {
-		r := groupResource(stored[i].Resource)
-		p.of[r] = append(p.of[r], &stored[i])
+		entry(p.of, groupResource(stored[i].Resource)).add(stored[i].Namespace, &stored[i])
 	}
 	if offers.Known {
 		for _, i := range p.order() {
@@ -149,11 +148,28 @@ func Plan(specs []Spec, offers Offers, namespaces Namespaces, stored []Stored) (
 	for i := range stored {
 		p.rest(&stored[i])
 	}
-	slices.SortFunc(p.all, func(a, b Assignment) int {
-		return cmp.Or(cmp.Compare(a.Action, b.Action), strings.Compare(a.Stream.Name(), b.Stream.Name()))
-	})
 	slices.SortStableFunc(p.problems, func(a, b Problem) int { return cmp.Compare(a.Spec, b.Spec) })
-	return p.all, p.problems
+	return sorted(p.all), p.problems
+}
+
+// sorted returns assignments by action and name. Names are made once.
+func sorted(all []Assignment) []Assignment {
+	type named struct {
+		name string
+		at   int
+	}
+	order := make([]named, len(all))
+	for i := range all {
+		order[i] = named{all[i].Stream.Name(), i}
+	}
+	slices.SortFunc(order, func(a, b named) int {
+		return cmp.Or(cmp.Compare(all[a.at].Action, all[b.at].Action), strings.Compare(a.name, b.name))
+	})
+	out := make([]Assignment, len(all))
+	for i := range order {
+		out[i] = all[order[i].at]
+	}
+	return out
 }
 
 type plan struct {
@@ -165,12 +181,15 @@ type plan struct {
 	all      []Assignment
 	problems []Problem
 	// of are the stored streams of a resource, and runs the indices in all of those that run, by canonical resource.
-	of   map[schema.GroupResource][]*Stored
-	runs map[schema.GroupResource][]int
+	of   map[schema.GroupResource]*byNamespace[*Stored]
+	runs map[schema.GroupResource]*byNamespace[int]
 	// assigned are the names of the streams that run, and handed of the stored ones that they take over.
 	assigned, handed map[string]bool
-	// waits are the resources and namespaces that an entry may select, and that cannot be told now.
-	waits []wait
+	// waits are the resources and namespaces that an entry may select, and that cannot be told now, each once.
+	waits  []wait
+	waited map[wait]bool
+	// offered are the resources that are served.
+	offered map[schema.GroupResource]*source.Served
 }
 
 // wait is a part of an entry that cannot be decided. Namespace is empty for all, Resource for all that the entry
@@ -202,6 +221,14 @@ func (p *plan) order() []int {
 	return all
 }
 
+func (p *plan) wait(r schema.GroupResource, namespace string, why Why) {
+	w := wait{r, namespace, why}
+	if !p.waited[w] {
+		p.waited[w] = true
+		p.waits = append(p.waits, w)
+	}
+}
+
 func (p *plan) problem(spec int, kind ProblemKind, resources ...string) {
 	p.problems = append(p.problems, Problem{spec, kind, resources})
 }
@@ -213,7 +240,7 @@ func (p *plan) spec(i int) {
 	}
 	s, waits := p.meaning(i)
 	if waits != nil {
-		p.waits = append(p.waits, wait{*waits, p.specs[i].Namespace, Absent})
+		p.wait(*waits, p.specs[i].Namespace, Absent)
 	}
 	if s != nil {
 		p.resource(i, s)
@@ -306,14 +333,15 @@ func (p *plan) shown(s *source.Served) bool {
 	return first != own && p.served(first) != nil
 }
 
-func (p *plan) served(r schema.GroupResource) *source.Served {
-	for _, s := range p.offers.Served {
-		if s.Group == r.Group && s.Resource == r.Resource {
-			return s
-		}
+func byResource(served []*source.Served) map[schema.GroupResource]*source.Served {
+	all := make(map[schema.GroupResource]*source.Served, len(served))
+	for _, s := range served {
+		all[schema.GroupResource{Group: s.Group, Resource: s.Resource}] = s
 	}
-	return nil
+	return all
 }
+
+func (p *plan) served(r schema.GroupResource) *source.Served { return p.offered[r] }
 
 func (p *plan) wildcard(i int) {
 	spec, any := &p.specs[i], false
@@ -331,7 +359,7 @@ func (p *plan) wildcard(i int) {
 		r := groupResource(at.Resource)
 		lost := &source.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{at.Resource}}
 		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && spec.Wildcard.Names(lost) {
-			p.waits = append(p.waits, wait{r, spec.Namespace, Absent})
+			p.wait(r, spec.Namespace, Absent)
 		}
 	}
 	if !any {
@@ -349,7 +377,7 @@ func (p *plan) resource(i int, s *source.Served) {
 	r, ok := p.version(spec, s)
 	if !ok {
 		p.problem(i, OtherVersion, fullName(s))
-		p.waits = append(p.waits, wait{gr, spec.Namespace, Version})
+		p.wait(gr, spec.Namespace, Version)
 		return
 	}
 	if spec.NamespaceSelector == nil {
@@ -357,7 +385,7 @@ func (p *plan) resource(i int, s *source.Served) {
 		return
 	}
 	if !p.namespaces.Known {
-		p.waits = append(p.waits, wait{gr, "", Unknown})
+		p.wait(gr, "", Unknown)
 		return
 	}
 	for _, name := range p.selected(spec, gr) {
@@ -371,7 +399,7 @@ func (p *plan) version(spec *Spec, s *source.Served) (source.Resource, bool) {
 	if v := pinned(spec.Resource, s); v != "" && spec.Wildcard == nil {
 		return s.In(v)
 	}
-	for _, at := range p.of[schema.GroupResource{Group: s.Group, Resource: s.Resource}] {
+	for _, at := range p.of[schema.GroupResource{Group: s.Group, Resource: s.Resource}].every() {
 		if r, ok := s.In(at.Version); ok {
 			return r, true
 		}
@@ -384,7 +412,7 @@ func (p *plan) version(spec *Spec, s *source.Served) (source.Resource, bool) {
 func (p *plan) selected(spec *Spec, r schema.GroupResource) (names []string) {
 	for name, ns := range p.namespaces.All {
 		has := func() bool {
-			return slices.ContainsFunc(p.of[r], func(at *Stored) bool {
+			return slices.ContainsFunc(p.of[r].meeting(name), func(at *Stored) bool {
 				return at.Namespace == name && !at.Retiring && at.Scope == spec.in(name).Scope()
 			})
 		}
@@ -401,11 +429,8 @@ func (p *plan) run(i int, r source.Resource, namespace string) {
 	at := spec.in(namespace)
 	at.Resource = r
 	first := canonical(groupResource(r))
-	for _, j := range p.runs[first] {
-		o := &p.all[j]
-		if !overlap(o.Stream, at) {
-			continue
-		}
+	if met := p.runs[first].meeting(namespace); len(met) > 0 {
+		o := &p.all[met[0]]
 		if spec.Wildcard == nil && p.specs[o.Spec].Wildcard == nil {
 			p.problem(i, Overlap, r.String(), o.Stream.Name())
 			o.call(spec.Resource)
@@ -415,7 +440,7 @@ func (p *plan) run(i int, r source.Resource, namespace string) {
 	a := Assignment{Stream: at, Action: Run, Spec: i}
 	a.call(spec.Resource)
 	a.From, a.Same = p.from(at)
-	p.runs[first] = append(p.runs[first], len(p.all))
+	entry(p.runs, first).add(namespace, len(p.all))
 	p.assigned[at.Name()] = true
 	for _, name := range a.From {
 		p.handed[name] = true
@@ -430,16 +455,10 @@ func (a *Assignment) call(name string) {
 	}
 }
 
-// overlap reports whether two streams may have objects in common.
-func overlap(a, b source.Stream) bool {
-	return canonical(groupResource(a.Resource)) == canonical(groupResource(b.Resource)) &&
-		(a.Namespace == "" || b.Namespace == "" || a.Namespace == b.Namespace)
-}
-
 // from returns the stored streams that have objects of a stream, and whether they have selected exactly its objects.
 func (p *plan) from(at source.Stream) (names []string, same bool) {
 	same = true
-	for _, o := range p.of[groupResource(at.Resource)] {
+	for _, o := range p.of[groupResource(at.Resource)].meeting(at.Namespace) {
 		if !o.has(at) {
 			continue
 		}
@@ -450,10 +469,10 @@ func (p *plan) from(at source.Stream) (names []string, same bool) {
 	return names, same && len(names) > 0
 }
 
-// has reports whether a stored stream may have objects of another one.
+// has reports whether a stored stream, which meets another one's resource and namespace, may have objects of it.
 func (o *Stored) has(at source.Stream) bool {
 	_, left := o.Left[at.Namespace]
-	return overlap(o.Stream, at) && (!o.Retiring || left || at.Namespace == "" || o.Stream.Name() == at.Name())
+	return !o.Retiring || left || at.Namespace == "" || o.Stream.Name() == at.Name()
 }
 
 // rest assigns a stored stream that does not go on under its name.

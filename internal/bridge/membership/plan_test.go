@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
@@ -563,6 +564,12 @@ func carriedOut(plan []Assignment, before []Stored) (after []Stored) {
 	return after
 }
 
+// overlap reports whether two streams may have objects in common.
+func overlap(a, b source.Stream) bool {
+	return canonical(groupResource(a.Resource)) == canonical(groupResource(b.Resource)) &&
+		(a.Namespace == "" || b.Namespace == "" || a.Namespace == b.Namespace)
+}
+
 func TestPlan_is_unambiguous_and_stable(t *testing.T) {
 	all := []string{
 		"pods.v1", "nodes.v1", "widgets.v1.x", "widgets.v2.x", "widgets.v1.y", "events.v1", "events.v1.events.k8s.io",
@@ -627,4 +634,30 @@ func TestPlan_is_unambiguous_and_stable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// BenchmarkPlan is what a change of a Namespace costs where a wildcard reads so many resources in selected namespaces.
+func BenchmarkPlan(b *testing.B) {
+	for _, size := range []struct{ resources, namespaces int }{{10, 10}, {10, 1000}, {60, 1000}} {
+		b.Run(fmt.Sprintf("resources=%d,namespaces=%d", size.resources, size.namespaces), func(b *testing.B) {
+			var resources, names []string
+			for i := range size.resources {
+				resources = append(resources, fmt.Sprintf("things%d.v1.example.com", i))
+			}
+			for i := range size.namespaces {
+				names = append(names, fmt.Sprintf("n%d!", i))
+			}
+			spec := wild("example.com")
+			spec[0].NamespaceSelector = labels.SelectorFromSet(labels.Set{"team": "shop"})
+			offers, all := serves(resources...), namespaces(names...)
+			plan, _ := Plan(spec, offers, all, nil)
+			require.Len(b, plan, size.resources*size.namespaces)
+			saved := carriedOut(plan, nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				plan, _ = Plan(spec, offers, all, saved)
+			}
+			require.Len(b, plan, len(saved))
+		})
+	}
 }
