@@ -169,25 +169,21 @@ func TestChart_refuses_what_cannot_work_in_a_Pod(t *testing.T) {
 	const alone = ", and config.leaderElection needs brokers and a checkpoint that all replicas reach"
 	for values, want := range map[string]string{
 		"replicas: 2": "replicas: more than one needs config.leaderElection",
-		pipeline("kafka: {brokers: ['k:9092']}", "nats: {}"):                   "config.pipelines[0].checkpoint.nats: names no servers, and the pipeline's sink has none",
-		pipeline("nats: ", "kafka: "):                                          "config.pipelines[0].checkpoint.kafka: names no brokers, and the pipeline's sink has none",
-		strings.Replace(pipeline("nats: ", "nats: "), "configmaps", "pods", 1): others,
-		strings.Replace(pipeline("nats: ", "nats: "), "{resource: configmaps}", "{resource: configmaps, namespaces: [web]}", 1):      others,
-		strings.Replace(pipeline("nats: ", "nats: "), "{resource: configmaps}", "{resource: configmaps, namespaceSelector: a=b}", 1): others,
-		strings.Replace(pipeline("nats: ", "nats: "), ", {resource: configmaps}", "", 1):                                             others,
-		"config: {server: {listen: 127.0.0.1:8080}}":                                                                                 `config.server.listen: probes and Prometheus do not reach 127.0.0.1:8080; write ":8080"`,
-		pipeline("nats: {servers: ['nats://localhost:4222']}", "nats: "):                                                             "config.pipelines[0].sink.nats.servers: nats://localhost:4222 is the Pod itself",
-		pipeline("kafka: {brokers: ['k:9092', '127.0.0.1:9092']}", "kafka: "):                                                        "config.pipelines[0].sink.kafka.brokers: 127.0.0.1:9092 is the Pod itself",
-		pipeline("nats: {servers: ['n']}", "nats: {servers: ['tls://[::1]:4222']}"):                                                  "config.pipelines[0].checkpoint.nats.servers: tls://[::1]:4222 is the Pod itself",
-		"config: {server: {listen: 127.8.9.1:8080}}":                                                                                 "do not reach 127.8.9.1:8080;",
-		"config: {server: {listen: Localhost:8080}}":                                                                                 "do not reach Localhost:8080;",
-		`config: {server: {listen: "[::1]:8080"}}`:                                                                                   "do not reach [::1]:8080;",
-		"config: {server: null}":                       "do not reach 127.0.0.1:8080, the default;",
-		pipeline("", ""):                               "config.pipelines[0].sink.embedded: is kept in /var/lib/kube-eventbridge" + away,
-		pipeline("embedded: {storeDir: /s}", "nats: "): "config.pipelines[0].sink.embedded: is kept in /s" + away,
-		pipeline("nats: ", ""):                         "config.pipelines[0].checkpoint.file: is kept in /var/lib/kube-eventbridge" + away,
-		pipeline("stdout: {}", "file: {path: a.db}"):   "config.pipelines[0].checkpoint.file: is kept in a.db" + away,
-		pipeline("nats: {}", "") + "  dataDir: ''\n":   "config.pipelines[0].checkpoint.file: is kept in the home directory, where nothing is mounted",
+		pipeline("kafka: {brokers: ['k:9092']}", "nats: {}"):                                                "config.pipelines[0].checkpoint.nats: names no servers, and the pipeline's sink has none",
+		pipeline("nats: ", "kafka: "):                                                                       "config.pipelines[0].checkpoint.kafka: names no brokers, and the pipeline's sink has none",
+		"config: {server: {listen: 127.0.0.1:8080}}":                                                        `config.server.listen: probes and Prometheus do not reach 127.0.0.1:8080; write ":8080"`,
+		pipeline("nats: {servers: ['nats://localhost:4222']}", "nats: "):                                    "config.pipelines[0].sink.nats.servers: nats://localhost:4222 is the Pod itself",
+		pipeline("kafka: {brokers: ['k:9092', '127.0.0.1:9092']}", "kafka: "):                               "config.pipelines[0].sink.kafka.brokers: 127.0.0.1:9092 is the Pod itself",
+		pipeline("nats: {servers: ['n']}", "nats: {servers: ['tls://[::1]:4222']}"):                         "config.pipelines[0].checkpoint.nats.servers: tls://[::1]:4222 is the Pod itself",
+		"config: {server: {listen: 127.8.9.1:8080}}":                                                        "do not reach 127.8.9.1:8080;",
+		"config: {server: {listen: Localhost:8080}}":                                                        "do not reach Localhost:8080;",
+		`config: {server: {listen: "[::1]:8080"}}`:                                                          "do not reach [::1]:8080;",
+		"config: {server: null}":                                                                            "do not reach 127.0.0.1:8080, the default;",
+		pipeline("", ""):                                                                                    "config.pipelines[0].sink.embedded: is kept in /var/lib/kube-eventbridge" + away,
+		pipeline("embedded: {storeDir: /s}", "nats: "):                                                      "config.pipelines[0].sink.embedded: is kept in /s" + away,
+		pipeline("nats: ", ""):                                                                              "config.pipelines[0].checkpoint.file: is kept in /var/lib/kube-eventbridge" + away,
+		pipeline("stdout: {}", "file: {path: a.db}"):                                                        "config.pipelines[0].checkpoint.file: is kept in a.db" + away,
+		pipeline("nats: {}", "") + "  dataDir: ''\n":                                                        "config.pipelines[0].checkpoint.file: is kept in the home directory, where nothing is mounted",
 		pipeline("nats: {}", "") + "  dataDir: null\npersistence: {enabled: true}\n":                        "config.pipelines[0].checkpoint.file: is kept in the home directory, where nothing is mounted",
 		pipeline("nats: {}", "") + "  dataDir: null\n":                                                      "config.pipelines[0].checkpoint.file: is kept in the home directory, where nothing is mounted",
 		pipeline("nats: {}", "") + "  leaderElection: \npersistence: {enabled: true}\n":                     "config.pipelines[0].checkpoint.file: is kept in a Pod" + alone,
@@ -198,6 +194,12 @@ func TestChart_refuses_what_cannot_work_in_a_Pod(t *testing.T) {
 		pipeline("", "") + "  dataDir: /d/../e\nextraVolumeMounts: [{name: a, mountPath: /d}]\n":            "is kept in /d/../e" + away,
 	} {
 		refused(t, values, want)
+	}
+	for _, resources := range []string{
+		"", ", {resource: pods}", ", {resource: configmaps, namespaces: [web]}",
+		", {resource: configmaps, namespaceSelector: a=b}",
+	} {
+		refused(t, strings.Replace(pipeline("nats: ", "nats: "), ", {resource: configmaps}", resources, 1), others)
 	}
 }
 

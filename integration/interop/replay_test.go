@@ -126,7 +126,7 @@ func handle(log []*event) (handled []*event) {
 				keys[key] = true
 			}
 			whole := e.attributes["payload"] == "object" && e.attributes["datasize"] == ""
-			if sequence < remembered[key] || sequence == remembered[key] && !(unknown[key] && whole) {
+			if heals := unknown[key] && whole; sequence < remembered[key] || sequence == remembered[key] && !heals {
 				continue
 			}
 			remembered[key], unknown[key] = sequence, e.op() == "rejected"

@@ -46,8 +46,8 @@ func (t told) deleted() bool { return strings.HasSuffix(t.Sequence, ".1") }
 // Load reads a file. A missing one is an empty state.
 func Load(file string) (*State, error) {
 	s := &State{
-		map[string]int64{}, map[string]string{}, map[string]told{}, map[string]int64{}, file,
-		map[string]int64{}, map[string]struct{}{},
+		Next: map[string]int64{}, Logs: map[string]string{}, Objects: map[string]told{}, Resyncs: map[string]int64{},
+		file: file, ends: map[string]int64{}, deleted: map[string]struct{}{},
 	}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
