@@ -267,6 +267,24 @@ func TestFindTests_finds_those_of_all_modules(t *testing.T) {
 	assert.Equal(t, want, all)
 }
 
+func TestPages_name_tests_that_exist(t *testing.T) {
+	root := must.Get(repository())(t)
+	all := must.Get(findTests(os.DirFS(root)))(t)
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		pages = append(pages, must.Get(filepath.Glob(filepath.Join(root, pattern)))(t)...)
+	}
+	named := 0
+	for _, page := range pages {
+		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(must.Get(os.ReadFile(page))(t)), -1) {
+			named++
+			has := name == "TestMain" || slices.ContainsFunc(all, func(t test) bool { return strings.HasPrefix(t.name, name) })
+			assert.True(t, has, "%s names %s", page, name)
+		}
+	}
+	assert.NotZero(t, named, "no page names a test")
+}
+
 func TestPick_takes_a_name_or_a_part_of_one_test(t *testing.T) {
 	var all []test
 	for _, name := range []string{"TestBridge", "TestBridge_killed", "TestReload_keeps", "TestReload_moves_a_pipeline"} {
