@@ -115,7 +115,7 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"payload: metadata", "payload: all", "is not a choice"},
 		{"payload: all", "payload: metadata, namespaces: [a]", ""},
-		{"resource: pods, payload", "resource: nodes, payload", "resource nodes is cluster-scoped"},
+		{"resource: pods, payload", "resource: places, payload", "resource places is cluster-scoped"},
 		{"dataDir: ", `cluster: x, dataDir: `, "cluster: cannot change while the process runs; restart the process"},
 	} {
 		rewritten(t, file, c.from, c.to)
@@ -128,7 +128,7 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 		}
 	}
 	rewritten(t, file, "cluster: x, ", "")
-	rewritten(t, file, "resource: nodes", "resource: pods")
+	rewritten(t, file, "resource: places", "resource: pods")
 	p.says("configuration applied", 5)
 	assert.NotContains(t, readyz(t, p.stderr.String()), "refused", "readyz")
 }

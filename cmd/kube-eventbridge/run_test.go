@@ -40,6 +40,7 @@ func apiServer(t *testing.T, identify http.HandlerFunc) *httptest.Server {
 		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[
 			{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po","pd"],"verbs":["list","watch"]},
+			{"name":"places","singularName":"place","namespaced":false,"kind":"Place","verbs":["list","watch"]},
 			{"name":"nodes","singularName":"node","namespaced":false,"kind":"Node","verbs":["list","watch"]}]}`,
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, text) })
@@ -97,8 +98,8 @@ type output = testlog.Text
 func TestRun_names_what_only_the_API_server_knows_to_be_wrong_as_wrong_usage(t *testing.T) {
 	api := apiServer(t, identified)
 	for resources, want := range map[string]string{
-		"[{resource: nodes, namespaces: [web]}]": "cluster-scoped",
-		"[{resource: pods}, {resource: pd}]":     "objects in common",
+		"[{resource: places, namespaces: [web]}]": "cluster-scoped",
+		"[{resource: pods}, {resource: pd}]":      "objects in common",
 	} {
 		var stderr output
 		file := configured(t, api, resources)
