@@ -106,6 +106,7 @@ var beyond = map[string]string{
 	"cel_and_in_words":                 "the grammar of expressions",
 	"cel_one_equals_sign":              "the grammar of expressions",
 	"cel_types_that_do_not_compare":    "what expressions compare",
+	"cluster_scoped":                   "which resources Kubernetes has",
 	"fence_with_leader_election":       "two places",
 	"kafka_checkpoint":                 "a checkpoint beside another sink, and names of topics",
 	"kafka_shared":                     "two pipelines",
