@@ -216,7 +216,7 @@ func TestChart_installed_by_helm_publishes_and_its_notes_hold(t *testing.T) {
 	if pods := r.pods(); len(pods) != 1 || pods[0].Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("there are the Pods %+v", pods)
 	}
-	want := []string{"1/1     Running", "All 2 streams are live\n", "Forwarding from 127.0.0.1:8080", r.namespace + "/wire"}
+	want := []string{"1/1     Running", "Both streams are live\n", "Forwarding from 127.0.0.1:8080", r.namespace + "/wire"}
 	var commands []string
 	for line := range strings.Lines(notes) {
 		if command, _, _ := strings.Cut(strings.TrimSpace(line), " #"); strings.HasPrefix(command, "kubectl ") {
