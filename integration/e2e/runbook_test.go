@@ -287,7 +287,7 @@ func (e *eyes) settled() bool {
 	told := false
 	for _, s := range e.scrape() {
 		switch s.labels.Get(model.MetricNameLabel) {
-		case "kube_eventbridge_oldest_unsettled_seconds", "kube_eventbridge_buffered_bytes":
+		case "kube_eventbridge_oldest_unsettled_seconds", "kube_eventbridge_buffered_events":
 			if s.value > 0 {
 				return false
 			}
