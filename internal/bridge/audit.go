@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -54,11 +55,21 @@ func (s *stream) audits(ctx context.Context, every time.Duration) {
 		s.metrics.differences.Add(float64(len(differing)))
 		s.distrust()
 		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as", first(differing))
-		select {
-		case s.again <- source.Why{Cause: source.CauseAudit, Message: fmt.Sprintf(
-			"an audit found objects that differ: %d, such as %s", len(differing), first(differing))}:
-		case <-ctx.Done():
-		}
+		s.askForList(source.Why{Cause: source.CauseAudit, Message: fmt.Sprintf(
+			"an audit found objects that differ: %d, such as %s", len(differing), first(differing))})
+	}
+}
+
+// askForList asks for a list, unless one is owed or asked for: that sees all that this one would.
+func (s *stream) askForList(why source.Why) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.saved.Owes.List != sequence.Nothing {
+		return
+	}
+	select {
+	case s.again <- why:
+	default:
 	}
 }
 

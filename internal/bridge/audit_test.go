@@ -63,6 +63,20 @@ func TestAudit_that_finds_something_distrusts_the_position(t *testing.T) {
 	require.NoError(t, b.stop())
 }
 
+// A watch expires while an audit asks for a list: there is one list.
+func TestAudit_asks_for_no_second_list(t *testing.T) {
+	_, _, s := startNew(t, nil)
+	snapshot(t, s, "10", "a u1 5")
+	why := source.Why{Cause: source.CauseAudit, Message: "objects differ"}
+	s.askForList(why)
+	s.askForList(why)
+	require.Len(t, s.again, 1)
+	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Cause: source.CauseExpired}})
+	require.Empty(t, s.again, "the list that has begun is asked for")
+	s.askForList(why)
+	require.Empty(t, s.again, "another list is asked for")
+}
+
 func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
 	b := runBridge(t, api, log, store, func(c *Config) { c.Audit = time.Millisecond })

@@ -170,8 +170,13 @@ func (s *stream) adopt() {
 		t.version = ""
 	}
 	s.mismatch, s.held, s.distrusted = nil, "", false
+	s.listsNow()
+}
+
+// listsNow takes back what was asked for: the list that follows is that one. The caller holds mu.
+func (s *stream) listsNow() {
 	select {
-	case <-s.again: // the list that was asked for is the one that follows
+	case <-s.again:
 	default:
 	}
 }

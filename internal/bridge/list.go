@@ -61,6 +61,9 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	if m.Kind == source.MarkerGap {
 		s.listing = source.ReasonRelist
 	}
+	if s.mismatch == nil {
+		s.listsNow()
+	}
 	s.ledger.StartList()
 	return nil
 }
