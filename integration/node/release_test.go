@@ -295,7 +295,7 @@ func TestBridge_reads_what_an_upgrade_changes_in_its_ConfigMap_and_is_not_restar
 	after := r.pods()
 	assert.True(t, len(after) == 1 && after[0].UID == pod.UID &&
 		after[0].Status.ContainerStatuses[0].RestartCount == 0, "%s is not what runs any more: %+v", pod.Name, after)
-	r.prints("kubectl -n "+r.namespace+" exec deployment/kube-eventbridge -- kube-eventbridge status", "All 4 streams are live\n")
+	r.prints("kubectl -n "+r.namespace+" exec deployment/kube-eventbridge -- kube-eventbridge status", "All 3 streams are live\n")
 
 	r.set("another", "config", "cluster")
 	r.helm("upgrade")

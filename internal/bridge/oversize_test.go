@@ -140,6 +140,28 @@ func TestOversize_uploads_hold_up_no_other_object(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
+// What may take long is worked on aside: an upload, a read of the log, and a commit of another number.
+func TestWaits_what_may_take_long_is_worked_on_aside(t *testing.T) {
+	large, first, again := errors.New("too large"), &whole{}, source.Change{Again: unnumbered}
+	for name, c := range map[string]struct {
+		attempt attempt
+		waits   bool
+	}{
+		"a change":                   {attempt{}, false},
+		"an upload":                  {attempt{tooLarge: large}, true},
+		"what is uploaded":           {attempt{tooLarge: large, whole: first}, false},
+		"a rejection":                {attempt{tooLarge: large, rejected: large}, false},
+		"a search in the log":        {attempt{sought: true}, true},
+		"another number":             {attempt{renumbered: true}, true},
+		"the number of a repetition": {attempt{delta: delta{Change: again}}, true},
+	} {
+		p := &session{cfg: &Config{Oversize: StoreOversize}}
+		assert.Equal(t, c.waits, p.waits(&c.attempt), name)
+	}
+	p := &session{cfg: &Config{Oversize: ReduceOversize}}
+	assert.False(t, p.waits(&attempt{tooLarge: large}), "what is too large is published without its object at once")
+}
+
 func TestOversize_what_is_too_large_is_kept_whole_and_referred_to(t *testing.T) {
 	log := &keepingLog{fakeLog: newFakeLog(), kept: map[string]string{}}
 	log.limit = 1000

@@ -61,10 +61,9 @@ func (r *recovery) recallStream(at source.Stream, called []string) {
 		return
 	}
 	called = slices.DeleteFunc(slices.Clone(called), func(name string) bool { return r.stored.meansAnother(name, at) })
-	r.stored.add(at.Name(), called)
-	r.session.state.Streams[at.Name()] = checkpoint.Stream{
+	r.stored.add(at.Name(), checkpoint.Stream{
 		Kind: at.Kind, Namespaced: at.Namespaced || at.Namespace != "", Called: called, Fingerprint: at.Scope(),
-	}
+	})
 }
 
 // firstAnswer is how long is waited for the first answer of an API server that a catalog asks.

@@ -39,7 +39,7 @@ type session struct {
 	log   *slog.Logger
 	sink  sink.Sink
 	queue workqueue.TypedDelayingInterface[*object]
-	// aside has objects of the queue that wait for more than the broker's acknowledgement.
+	// aside has objects that the queue has given out, and that wait for more than the broker's acknowledgement.
 	aside     workqueue.TypedInterface[*object]
 	budget    *budget
 	memory    *memory

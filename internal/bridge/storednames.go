@@ -14,9 +14,10 @@ import (
 // storedNames finds stored streams by what they have objects of. Find and meansAnother cost the same however many streams
 // there are.
 type storedNames struct {
-	exact  map[string]struct{}
-	placed map[placed]string
-	called map[string][]schema.GroupResource
+	// streams are the stored ones.
+	streams map[string]checkpoint.Stream
+	placed  map[placed]string
+	called  map[string][]schema.GroupResource
 	// namespaces are those of the streams of single ones, by resource and version.
 	namespaces map[string][]string
 }
@@ -33,18 +34,22 @@ func placeOf(s source.Stream) placed {
 
 func newStoredNames(streams map[string]checkpoint.Stream) *storedNames {
 	n := &storedNames{
-		exact: map[string]struct{}{}, placed: map[placed]string{}, called: map[string][]schema.GroupResource{},
+		streams: streams, placed: map[placed]string{}, called: map[string][]schema.GroupResource{},
 		namespaces: map[string][]string{},
 	}
 	for name, saved := range streams {
-		n.add(name, saved.Called)
+		n.index(name, &saved)
 	}
 	return n
 }
 
-// add makes a stream known, with what entries call its resource.
-func (n *storedNames) add(name string, called []string) {
-	n.exact[name] = struct{}{}
+// add stores a stream.
+func (n *storedNames) add(name string, saved checkpoint.Stream) {
+	n.streams[name] = saved
+	n.index(name, &saved)
+}
+
+func (n *storedNames) index(name string, saved *checkpoint.Stream) {
 	at, ok := source.ParseName(name)
 	if !ok {
 		return
@@ -54,7 +59,7 @@ func (n *storedNames) add(name string, called []string) {
 	if at.Namespace != "" {
 		n.namespaces[at.Resource.String()] = append(n.namespaces[at.Resource.String()], at.Namespace)
 	}
-	for _, c := range called {
+	for _, c := range saved.Called {
 		if !slices.Contains(n.called[c], place.GroupResource) {
 			n.called[c] = append(n.called[c], place.GroupResource)
 		}
@@ -65,7 +70,7 @@ func (n *storedNames) add(name string, called []string) {
 // same objects.
 func (n *storedNames) find(at source.Stream) (name string, ok bool) {
 	name = at.Name()
-	if _, ok = n.exact[name]; ok {
+	if _, ok = n.streams[name]; ok {
 		return name, true
 	}
 	name, ok = n.placed[placeOf(at)]
