@@ -142,8 +142,8 @@ func (r *world) buildClients() {
 	require.NoError(r.t, err, "build the clients: %v\n%s", err, out)
 }
 
-// lines runs a client until it has printed n lines and until returns nil. It returns the lines and what the client
-// complained of. If it ends, or takes too long, that is an error. A nil until is not waited for.
+// lines runs a client until it has printed n lines and until returns nil. It returns the lines, also those that came
+// while it waited for until, and what the client complained of. If it ends, or takes too long, that is an error. A nil until is not waited for.
 func lines(t *testing.T, args []string, n int, until func() error) (printed [][]byte, said string, err error) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -164,7 +164,8 @@ func lines(t *testing.T, args []string, n int, until func() error) (printed [][]
 		_ = read.Close() // or its end waits for what is not read
 		_ = p.Kill()
 	}()
-	for in := bufio.NewReader(read); len(printed) < n; {
+	in := bufio.NewReader(read)
+	for len(printed) < n {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
 			<-p.Ended() // what it said is why
@@ -173,12 +174,29 @@ func lines(t *testing.T, args []string, n int, until func() error) (printed [][]
 		}
 		printed = append(printed, line)
 	}
-	if until != nil {
-		rig.Try(t, "the client to save its state", until)
+	if until == nil {
+		_ = p.Kill()
+		<-p.Ended() // before what it said is read
+		return printed, stderr.String(), nil
 	}
+	more := make(chan [][]byte)
+	go func() { more <- rest(in) }()
+	rig.Try(t, "the client to save its state", until)
 	_ = p.Kill()
-	<-p.Ended() // before what it said is read
+	printed = append(printed, <-more...)
+	<-p.Ended()
 	return printed, stderr.String(), nil
+}
+
+// rest returns the lines that are left.
+func rest(in *bufio.Reader) (lines [][]byte) {
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return lines
+		}
+		lines = append(lines, line)
+	}
 }
 
 // read runs a client until it has printed n events.
@@ -187,7 +205,7 @@ func read(t *testing.T, args []string, n int) []*event {
 	return readUntil(t, args, n, nil)
 }
 
-// readUntil runs a client until it has printed n events and until returns nil.
+// readUntil runs a client until it has printed n events and until returns nil, and returns all.
 func readUntil(t *testing.T, args []string, n int, until func() error) []*event {
 	t.Helper()
 	printed, _, err := lines(t, args, n, until)
