@@ -50,12 +50,15 @@ func repeat(log []*event) (repeated, once []*event) {
 	deleted := strings.Replace(object.attributes["type"], "updated", "deleted", 1)
 	later := with(object, "id", "later", "sequence", "9000000000.00000000000000000002.0")
 	end := with(later, "type", deleted, "id", "end", "sequence", "9000000000.00000000000000000002.1")
-	healed := with(object, "partitionkey", "another/core/configmaps/_/healed", "id", "healed", "sequence", "9000000000.00000000000000000005.0")
-	refused := with(healed, "id", "refused", "type", strings.Replace(object.attributes["type"], "updated", "rejected", 1))
+	healed := with(object, "partitionkey", "another/core/configmaps/_/healed", "id", "healed",
+		"sequence", "9000000000.00000000000000000005.0")
+	rejected := strings.Replace(object.attributes["type"], "updated", "rejected", 1)
+	refused := with(healed, "id", "refused", "type", rejected)
 	delete(refused.attributes, "payload")
 	repeated = append(repeated, later, object,
 		with(later, "id", "older", "sequence", "9000000000.00000000000000000001.0"), end, later, end,
-		refused, refused, with(healed, "id", "patch", "payload", "merge-patch"), healed, with(healed, "id", "healed again"),
+		refused, refused, with(healed, "id", "patch", "payload", "merge-patch"),
+		healed, with(healed, "id", "healed again"),
 		resync(object, "started", 5, false), resync(object, "completed", 5, false),
 		resync(object, "completed", 6, true),
 		resync(object, "started", 7, false), told, resync(object, "completed", 7, true),

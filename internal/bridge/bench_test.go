@@ -101,12 +101,14 @@ func BenchmarkEncode(b *testing.B) {
 func BenchmarkRecovery(b *testing.B) {
 	for _, namespaces := range []int{10, 5000} {
 		b.Run(fmt.Sprintf("streams=%d", namespaces), func(b *testing.B) {
-			p := newSession(&New(Config{Name: "test", Store: swiftStore{}, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg, newFakeLog())
+			pipeline := New(Config{Name: "test", Store: swiftStore{}, Metrics: NewMetrics(prometheus.NewRegistry())})
+			p := newSession(&pipeline.cfg, newFakeLog())
 			defer p.queue.ShutDown()
 			p.cfg.Identity.Cluster = "test"
 			p.state = &checkpoint.State{Streams: map[string]checkpoint.Stream{}}
 			for i := range namespaces {
-				p.state.Streams[source.Stream{Resource: configMaps, Namespace: fmt.Sprint("n", i)}.Name()] = checkpoint.Stream{}
+				at := source.Stream{Resource: configMaps, Namespace: fmt.Sprint("n", i)}
+				p.state.Streams[at.Name()] = checkpoint.Stream{}
 			}
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}
 			at := source.Stream{Resource: configMaps, Namespace: "n7"}

@@ -90,7 +90,8 @@ func findTests(repo fs.FS) (all []test, err error) {
 	return all, err
 }
 
-// split returns the name of a test, with a directory and a dot before it if they are given, and the pattern of subtests.
+// split returns the name of a test, with a directory and a dot before it if they are given, and the pattern of
+// subtests.
 func split(what string) (name, sub string) {
 	dir := directory.FindString(what)
 	name, sub, _ = strings.Cut(strings.TrimPrefix(what, dir), "/")
@@ -107,7 +108,8 @@ func (t test) String() string { return t.dir + "." + t.name }
 // directory's, or the end of it, and a dot before it. Otherwise the error lists the tests that could be meant.
 func pick(all []test, name string) (test, error) {
 	if dir, base, found := strings.Cut(name, "."); found {
-		all = slices.DeleteFunc(slices.Clone(all), func(t test) bool { return t.dir != dir && !strings.HasSuffix(t.dir, "/"+dir) })
+		elsewhere := func(t test) bool { return t.dir != dir && !strings.HasSuffix(t.dir, "/"+dir) }
+		all = slices.DeleteFunc(slices.Clone(all), elsewhere)
 		if one, err := pick(all, base); err == nil {
 			return one, nil
 		}

@@ -276,10 +276,11 @@ func TestPages_name_tests_that_exist(t *testing.T) {
 	}
 	named := 0
 	for _, page := range pages {
-		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(must.Get(os.ReadFile(page))(t)), -1) {
+		text := string(must.Get(os.ReadFile(page))(t))
+		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(text, -1) {
 			named++
-			has := name == "TestMain" || slices.ContainsFunc(all, func(t test) bool { return strings.HasPrefix(t.name, name) })
-			assert.True(t, has, "%s names %s", page, name)
+			begins := func(t test) bool { return strings.HasPrefix(t.name, name) }
+			assert.True(t, name == "TestMain" || slices.ContainsFunc(all, begins), "%s names %s", page, name)
 		}
 	}
 	assert.NotZero(t, named, "no page names a test")
@@ -293,11 +294,14 @@ func TestPick_takes_a_name_or_a_part_of_one_test(t *testing.T) {
 	all = append(all, test{"sink/a", "TestContract"}, test{"sink/b", "TestContract"})
 	for name, want := range map[string]string{
 		"TestBridge": "TestBridge", "TestReload_moves": "TestReload_moves_a_pipeline", "moves_a": "TestReload_moves_a_pipeline",
-		"killed":              "TestBridge_killed",
-		"TestReload":          "2 tests are called TestReload; name one, such as T=e2e.TestReload_keeps\n  e2e.TestReload_keeps\n  e2e.TestReload_moves_a_pipeline",
+		"killed": "TestBridge_killed",
+		"TestReload": "2 tests are called TestReload; name one, such as T=e2e.TestReload_keeps\n" +
+			"  e2e.TestReload_keeps\n  e2e.TestReload_moves_a_pipeline",
 		"TestZ":               "no test is called TestZ",
-		"sink/a.TestContract": "TestContract", "b.TestContract": "TestContract", "c.TestContract": "no test is called c.TestContract",
-		"TestContract": "2 tests are called TestContract; name one, such as T=sink/a.TestContract\n  sink/a.TestContract\n  sink/b.TestContract",
+		"sink/a.TestContract": "TestContract", "b.TestContract": "TestContract",
+		"c.TestContract": "no test is called c.TestContract",
+		"TestContract": "2 tests are called TestContract; name one, such as T=sink/a.TestContract\n" +
+			"  sink/a.TestContract\n  sink/b.TestContract",
 	} {
 		got, err := pick(all, name)
 		assert.True(t, got.name == want || fmt.Sprint(err) == want, "%s: %v, %v", name, got, err)

@@ -208,8 +208,8 @@ func (r *round) play(ctx context.Context) error {
 	return r.audit(ctx)
 }
 
-// audit has everything published again where etcd was restored, and maybe nothing showed it. The bridge compares all
-// contents then.
+// audit has everything published again where etcd was restored, and maybe nothing showed it. The bridge then compares the
+// versions of all objects, and the times at which they were written.
 func (r *round) audit(ctx context.Context) error {
 	if !slices.ContainsFunc(r.world.Events(), func(e world.Event) bool { return e.Kind == world.EtcdRestored }) {
 		return nil
