@@ -176,14 +176,14 @@ func (n *notes) judge(o oracle.Options) oracle.Report {
 func (n *notes) judgeControl() {
 	n.t.Helper()
 	control := rig.CoreStream(n.cluster, "configmaps", n.namespace)
-	report := n.truth.Judge(n.from(control), oracle.Options{Pipeline: "test", Gaps: oracle.NoGaps}, control)
+	report := n.truth.Judge(n.from(control), oracle.Options{Pipeline: "test"}, control)
 	assert.Equal(n.t, report.States, report.Published, "ConfigMaps are missing")
 }
 
 // judgeRebuilt judges a log that has a gap, because versions do not compare any more.
 func (n *notes) judgeRebuilt() {
 	n.t.Helper()
-	report := n.judge(oracle.Options{})
+	report := n.judge(oracle.Options{Gaps: oracle.AnyGap})
 	assert.True(n.t, slices.ContainsFunc(report.Gaps, func(g oracle.GapFigure) bool { return g.Cause == oracle.Rebuilt }),
 		"no gap says that the API was installed again: %+v", report.Gaps)
 }
@@ -191,7 +191,7 @@ func (n *notes) judgeRebuilt() {
 // judgeComplete judges a log that has everything, without a gap.
 func (n *notes) judgeComplete() {
 	n.t.Helper()
-	report := n.judge(oracle.Options{Gaps: oracle.NoGaps})
+	report := n.judge(oracle.Options{})
 	assert.Equal(n.t, report.States, report.Published, "notes are missing")
 }
 
@@ -259,7 +259,7 @@ func reinstalledDuringRepair(n *notes) {
 	n.bridge.stop()
 	n.judgeControl()
 	log := must.Get(rig.Entries(n.from(n.stream())))(n.t)
-	for _, v := range oracle.Check(n.happened(), log, oracle.Options{}) {
+	for _, v := range oracle.Check(n.happened(), log, oracle.Options{Gaps: oracle.AnyGap}) {
 		if v.Promise == oracle.P1 || v.Promise == oracle.P2 || v.Promise == oracle.P9 {
 			n.t.Error(v)
 		}
@@ -305,7 +305,7 @@ func removedWhileItRuns(n *notes) {
 	n.comeBack()
 	n.awaitStory("default/comes", "added")
 	n.mustWatchOn()
-	n.judge(oracle.Options{Selected: func(oracle.Stream, string) bool { return true }}) // nothing was, for a time
+	n.judge(oracle.Options{Gaps: oracle.AnyGap, Selected: func(oracle.Stream, string) bool { return true }}) // nothing was, for a time
 }
 
 func removedWhileStopped(n *notes) {

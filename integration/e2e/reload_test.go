@@ -216,7 +216,7 @@ func (b *busy) judge(pipeline string, mayHide bool, kinds ...string) {
 	}
 	o.Elected = b.elected
 	if b.selected {
-		o.Selected = func(oracle.Stream, string) bool { return true }
+		o.Gaps, o.Selected = oracle.AnyGap, func(oracle.Stream, string) bool { return true }
 	}
 	messages := b.messages()
 	if b.others {
@@ -226,8 +226,7 @@ func (b *busy) judge(pipeline string, mayHide bool, kinds ...string) {
 		})
 	}
 	report := b.truth.Judge(messages, o, streams...)
-	assert.True(b.t, (len(report.Gaps) == 0 || b.selected) && (report.Hidden <= 0 || mayHide),
-		"%d states are hidden, and there are %d gaps", report.Hidden, len(report.Gaps))
+	assert.True(b.t, report.Hidden <= 0 || mayHide, "%d states are hidden", report.Hidden)
 }
 
 func TestReload_leaves_alone_what_does_not_change(t *testing.T) {

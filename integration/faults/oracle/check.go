@@ -22,7 +22,7 @@ type Options struct {
 	// Pipeline, if not empty, is the one whose log it is: entries of another one are violations.
 	Pipeline string
 	// Gaps returns why a gap is not justified, or nothing where it is. It is asked once for each gap of the log, and its
-	// answer is a violation of P6. Nil allows every gap that is well-formed; [NoGaps] allows none.
+	// answer is a violation of P6. Nil allows none; [AnyGap] allows every gap that is well-formed.
 	Gaps func(GapFigure) string
 	// LogLost is when the log, or its end, was first taken away from the bridge, zero for never: then events may be
 	// published again with the reason repair, and a gap that was announced later may begin below what the log had.
@@ -112,8 +112,11 @@ type GapFigure struct {
 // lostAt reports whether the log was taken away at a time or before.
 func (o *Options) lostAt(t time.Time) bool { return !o.LogLost.IsZero() && !t.Before(o.LogLost) }
 
-// NoGaps is for [Options.Gaps]: no gap is justified.
-func NoGaps(GapFigure) string { return "nothing happened that may cause a gap" }
+// noGaps is what nil means in [Options.Gaps].
+func noGaps(GapFigure) string { return "nothing happened that may cause a gap" }
+
+// AnyGap is for [Options.Gaps]: the caller judges the gaps of the report.
+func AnyGap(GapFigure) string { return "" }
 
 // Check returns how a log breaks the promises, given the truth. It changes neither.
 func Check(t *Truth, log []Entry, o Options) []Violation { return Judge(t, log, o).Violations }
@@ -123,6 +126,9 @@ func Judge(t *Truth, log []Entry, o Options) Report {
 	j := &judge{truth: t, options: o, counts: map[string]int{}}
 	if j.options.MaxPrinted == 0 {
 		j.options.MaxPrinted = 20
+	}
+	if j.options.Gaps == nil {
+		j.options.Gaps = noGaps
 	}
 	j.divide(log)
 	for _, s := range j.streams {

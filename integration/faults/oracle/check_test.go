@@ -326,7 +326,7 @@ func TestCheck_finds_nothing_in_a_log_that_keeps_every_promise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		truth := drawTruth(t, rapid.IntRange(0, 2).Draw(t, "restorations"))
 		log := drawLog(t, truth)
-		r := Judge(truth, log, Options{Seed: 7})
+		r := Judge(truth, log, Options{Seed: 7, Gaps: AnyGap})
 		for _, v := range r.Violations {
 			t.Error(v)
 		}
@@ -381,7 +381,7 @@ func TestCheck_finds_nothing_in_a_log_of_several_leaders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		truth := drawTruth(t, rapid.IntRange(0, 1).Draw(t, "restorations"))
 		log := drawLogOf(t, truth, 1)
-		for _, v := range Check(truth, log, Options{Elected: true}) {
+		for _, v := range Check(truth, log, Options{Elected: true, Gaps: AnyGap}) {
 			t.Error(v)
 		}
 	})
@@ -418,7 +418,7 @@ func TestCheck_names_what_leaders_do_that_they_must_not(t *testing.T) {
 			applied := 0
 			rapid.Check(t, func(t *rapid.T) {
 				truth := drawTruth(t, 0)
-				d := &damaged{t: t, truth: truth, log: drawLogOf(t, truth, 1), options: Options{Elected: true}}
+				d := &damaged{t: t, truth: truth, log: drawLogOf(t, truth, 1), options: Options{Elected: true, Gaps: AnyGap}}
 				if !damage.do(d) {
 					return
 				}
@@ -436,7 +436,7 @@ func TestCheck_names_what_leaders_do_that_they_must_not(t *testing.T) {
 func TestJudge_counts_what_a_former_leader_may_still_publish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		truth := drawTruth(t, 0)
-		d := &damaged{t: t, truth: truth, log: drawLogOf(t, truth, 2), options: Options{Elected: true}}
+		d := &damaged{t: t, truth: truth, log: drawLogOf(t, truth, 2), options: Options{Elected: true, Gaps: AnyGap}}
 		if !d.change(func(i int) bool { return d.before(i) >= 0 }, func(e *Entry) { e.WriterTerm = 1 }) {
 			return
 		}

@@ -209,7 +209,7 @@ var damages = []struct {
 		return d.repeatWhere(func(i int) bool { return d.op(i) == "" }, func(*Entry) {})
 	}},
 	{"announce a gap without a cause", P6, func(d *damaged) bool {
-		d.options.Gaps = NoGaps
+		d.options.Gaps = nil
 		return slices.ContainsFunc(d.log, func(e Entry) bool { return e.Type == typeGap })
 	}},
 	{"let a gap begin before the first list", P6, func(d *damaged) bool {
@@ -342,7 +342,7 @@ func (d *damaged) last(i int) bool {
 
 // hides: a gap that something is missing in.
 func (d *damaged) hides(i int) bool {
-	return d.log[i].Type == typeGap && slices.ContainsFunc(Judge(d.truth, d.log, Options{}).Gaps, func(g GapFigure) bool {
+	return d.log[i].Type == typeGap && slices.ContainsFunc(Judge(d.truth, d.log, Options{Gaps: AnyGap}).Gaps, func(g GapFigure) bool {
 		return g.Place == d.log[i].Place && g.Hidden > 0
 	})
 }
@@ -455,7 +455,7 @@ func TestCheck_names_the_promise_that_a_damaged_log_breaks(t *testing.T) {
 		t.Run(damage.name, func(t *testing.T) {
 			logs := rapid.Custom(func(t *rapid.T) *damaged {
 				truth := drawTruth(t, rapid.IntRange(0, 1).Draw(t, "restorations"))
-				d := &damaged{t: t, truth: truth, log: drawLog(t, truth), options: Options{Seed: 11, Canaries: NewCanaries(secret)}}
+				d := &damaged{t: t, truth: truth, log: drawLog(t, truth), options: Options{Gaps: AnyGap, Seed: 11, Canaries: NewCanaries(secret)}}
 				d.done = damage.do(d)
 				return d
 			})

@@ -63,10 +63,8 @@ func (s *streamJudge) figure(m *mark, next int) {
 	if m.avoidable > 0 && m.saysAll() {
 		s.violateMark(m, fmt.Sprintf("it says that all was read back, and etcd had %d states more", m.avoidable))
 	}
-	if justified := s.judge.options.Gaps; justified != nil {
-		if why := justified(figure); why != "" {
-			s.violateMark(m, "a gap that is not justified: "+why)
-		}
+	if why := s.judge.options.Gaps(figure); why != "" {
+		s.violateMark(m, "a gap that is not justified: "+why)
 	}
 }
 

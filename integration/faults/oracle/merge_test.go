@@ -142,7 +142,7 @@ func drawPartitions(t *rapid.T) (*Truth, []Entry) {
 func TestCheck_finds_nothing_in_partitions_that_keep_every_promise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		truth, log := drawPartitions(t)
-		r := Judge(truth, log, Options{Seed: 7, Partitions: partitions})
+		r := Judge(truth, log, Options{Seed: 7, Partitions: partitions, Gaps: AnyGap})
 		for _, v := range r.Violations {
 			t.Error(v)
 		}
@@ -160,7 +160,7 @@ func TestCheck_finds_nothing_in_partitions_that_are_cut_off(t *testing.T) {
 			end[p] = rapid.Int64Range(0, int64(len(log))).Draw(t, "end")
 		}
 		log = slices.DeleteFunc(log, func(e Entry) bool { return e.Offset >= end[e.Partition] })
-		for _, v := range Check(truth, log, Options{Seed: 7, Partitions: partitions, Prefix: true}) {
+		for _, v := range Check(truth, log, Options{Seed: 7, Partitions: partitions, Prefix: true, Gaps: AnyGap}) {
 			// What a gap in another partition would account for may be missing.
 			assert.True(t, v.Promise == P3 || v.Promise == P6 || v.Promise == P2, "%v", v)
 		}
@@ -352,7 +352,7 @@ func TestCheck_names_the_promise_that_damaged_partitions_break(t *testing.T) {
 			applied := 0
 			rapid.Check(t, func(t *rapid.T) {
 				truth, log := drawPartitions(t)
-				d := &damaged{t: t, truth: truth, log: log, options: Options{Seed: 11, Partitions: partitions}}
+				d := &damaged{t: t, truth: truth, log: log, options: Options{Seed: 11, Partitions: partitions, Gaps: AnyGap}}
 				if !damage.do(d) {
 					return
 				}

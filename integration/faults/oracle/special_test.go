@@ -178,7 +178,7 @@ var scripts = map[string]script{
 		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"}, want: []Promise{P2},
 	},
 	"a gap is justified": {
-		truth: []string{"added u1 5", "updated u1 7"}, options: Options{Gaps: NoGaps}, want: []Promise{P6},
+		truth: []string{"added u1 5", "updated u1 7"}, options: Options{Gaps: noGaps}, want: []Promise{P6},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "gap 5 7", "updated u1 7 relist"},
 	},
 	"a gap does not end before it begins": {
@@ -731,6 +731,9 @@ func TestCheck_knows_what_is_special(t *testing.T) {
 	for name, s := range scripts {
 		t.Run(name, func(t *testing.T) {
 			truth, log := s.build(t)
+			if s.options.Gaps == nil {
+				s.options.Gaps = AnyGap
+			}
 			found := Check(truth, log, s.options)
 			for _, p := range s.want {
 				assert.True(t, slices.ContainsFunc(found, func(v Violation) bool { return v.Promise == p }),
@@ -759,7 +762,7 @@ func TestJudge_counts_what_gaps_hide_and_what_was_recovered(t *testing.T) {
 			"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist",
 		},
 	}.build(t)
-	r := Judge(truth, log, Options{})
+	r := Judge(truth, log, Options{Gaps: AnyGap})
 	require.True(t, len(r.Violations) == 0 && r.States == 5 && r.Published == 3 && r.Hidden == 2 && r.Recovered == 1 &&
 		len(r.Gaps) == 1, "got %+v", r)
 	want := GapFigure{
@@ -776,14 +779,14 @@ func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
 			"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist",
 		},
 	}.build(t)
-	if r := Judge(truth, log, Options{}); len(r.Violations) != 0 || r.Avoidable != 2 || r.Gaps[0].Avoidable != 2 {
+	if r := Judge(truth, log, Options{Gaps: AnyGap}); len(r.Violations) != 0 || r.Avoidable != 2 || r.Gaps[0].Avoidable != 2 {
 		t.Errorf("want two that were never forgotten, got %+v", r)
 	}
 	truth.Compactions = []Compaction{{At: now.Add(-time.Second), Revision: 7}, {At: now.Add(time.Hour), Revision: 1000}}
-	r := Judge(truth, log, Options{})
+	r := Judge(truth, log, Options{Gaps: AnyGap})
 	assert.Equal(t, 1, r.Avoidable, "want one that was not forgotten, got %+v", r)
 	log[4].Data = bytes.Replace(log[4].Data, []byte("a text"), []byte("1 change was read back"), 1)
-	found := Check(truth, log, Options{})
+	found := Check(truth, log, Options{Gaps: AnyGap})
 	assert.True(t, len(found) == 1 && found[0].Promise == P6, "a reason that says more than was done: %v", found)
 }
 
@@ -800,11 +803,11 @@ func TestJudge_blames_a_later_gap_for_a_list_that_died_with_its_process(t *testi
 		log[i].Data = bytes.Replace(log[i].Data, []byte("a text"), fmt.Appendf(nil, "%d changes were read back", 5-i), 1)
 	}
 	truth.Compactions = []Compaction{{At: now.Add(30 * time.Second), Revision: 9}}
-	r := Judge(truth, log, Options{})
+	r := Judge(truth, log, Options{Gaps: AnyGap})
 	assert.Empty(t, r.Violations, "etcd has forgotten it before the second list")
 	assert.Equal(t, []int{0, 1}, []int{r.Gaps[0].Hidden, r.Gaps[1].Hidden}, "hidden")
 	truth.Compactions = nil
-	found := Check(truth, log, Options{})
+	found := Check(truth, log, Options{Gaps: AnyGap})
 	assert.True(t, len(found) == 1 && strings.Contains(found[0].What, "1 states more"), "the second gap could have had it: %v", found)
 }
 
@@ -819,12 +822,12 @@ func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
 	for i, seconds := range []int{0, 0, 1, 2, 4} {
 		log[i].Stored = time.Unix(int64(seconds), 0)
 	}
-	r := Judge(truth, log, Options{})
+	r := Judge(truth, log, Options{Gaps: AnyGap})
 	assert.True(t, len(r.Violations) == 0 && r.Gaps[0].Behind == 2*time.Second, "want two seconds, got %+v", r)
 	log[4].Stored = time.Unix(8, 0)
-	found := Check(truth, log, Options{})
+	found := Check(truth, log, Options{Gaps: AnyGap})
 	assert.True(t, len(found) == 1 && found[0].Promise == P6, "six seconds: %v", found)
-	assert.Empty(t, Check(truth, log, Options{Behind: 30 * time.Second}), "where positions could not be stored")
+	assert.Empty(t, Check(truth, log, Options{Behind: 30 * time.Second, Gaps: AnyGap}), "where positions could not be stored")
 }
 
 func TestNewEntry_reads_a_message(t *testing.T) {
