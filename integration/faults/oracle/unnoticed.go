@@ -17,9 +17,10 @@ func (s *streamJudge) excuseUnnoticed() {
 		if n > 0 && (!s.unaware(h) || !s.hadMoved(n)) {
 			continue
 		}
-		at, alike := s.restoredAt(h), s.alike(h) || n > 0 && s.wasEarly(n)
+		at, first := s.restoredAt(h), s.firstEarly(n)
+		alike := s.alike(h) || first > 0
 		for _, o := range s.objects {
-			counted, undone := o.excuse(h, at, alike)
+			counted, undone := o.excuse(h, at, first, alike)
 			s.judge.report.Alike += counted
 			s.judge.report.Undone += undone
 		}
@@ -28,8 +29,10 @@ func (s *streamJudge) excuseUnnoticed() {
 
 // unaware reports whether a stream could not notice by itself that history h began, at a version that its former
 // history had passed: of each object of which the log has a state that was undone, h has the last such version too,
-// with whatever content. A stream knows of each object that exists the version that it has published last. It looks for
-// no object that it has published the end of.
+// with whatever content, or another one before it passes the former history. A stream knows of each object that exists
+// the version that it has published last. It looks for no object that it has published the end of. While h has not
+// passed the former history, its own version may show the restoration; then an object does that has not come to the
+// version of its row.
 func (s *streamJudge) unaware(h int) bool {
 	histories := s.judge.truth.Histories
 	if histories[h].First > histories[h-1].Last {
@@ -38,7 +41,7 @@ func (s *streamJudge) unaware(h int) bool {
 	for _, o := range s.objects {
 		for _, l := range slices.Backward(o.lines) {
 			if l.version > histories[h].First && s.has(h-1, l) {
-				if l.op != Deleted && o.in(h, State{UID: l.UID, Version: l.version, Op: l.op}) < 0 {
+				if l.op != Deleted && !o.reaches(h, l.UID, l.version, histories[h-1].Last) {
 					return false
 				}
 				break
@@ -53,6 +56,13 @@ func (s *streamJudge) unaware(h int) bool {
 func (s *streamJudge) alike(h int) bool {
 	return !slices.ContainsFunc(s.judge.streams, func(other *streamJudge) bool {
 		return (other == s || scheme.Scheme.IsGroupRegistered(other.stream.Resource.Group)) && !other.unaware(h)
+	})
+}
+
+// reaches reports whether an object of a uid has in a history a version that lies between two.
+func (o *object) reaches(history int, uid string, from, to uint64) bool {
+	return slices.ContainsFunc(o.truth, func(st State) bool {
+		return st.History == history && st.UID == uid && st.Version >= from && st.Version <= to
 	})
 }
 
@@ -72,13 +82,20 @@ func (s *streamJudge) hadMoved(next int) bool {
 	})
 }
 
-// wasEarly reports whether the log had something that only the history of the next era has when that began: another
-// stream told this one late.
-func (s *streamJudge) wasEarly(next int) bool {
+// firstEarly returns the lowest version of what only the history of the next era has and the log had when that began:
+// another stream told this one late. It is 0 where there is no next era, or nothing of the kind. The watch that showed
+// it had begun at a version of the history before, and shows nothing that lies below.
+func (s *streamJudge) firstEarly(next int) (first uint64) {
+	if next == 0 {
+		return 0
+	}
 	h := s.eras[next].first
-	return slices.ContainsFunc(s.lines, func(l *line) bool {
-		return l.era < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l)
-	})
+	for _, l := range s.lines {
+		if l.era < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l) && (first == 0 || l.version < first) {
+			first = l.version
+		}
+	}
+	return first
 }
 
 // restoredAt returns the version that history h was restored to, or the newest one of it that the stream can tell, where versions were bumped.
@@ -109,8 +126,9 @@ func (o *object) stateBefore(i int) int {
 
 // excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h. Where versions tell nobody of it in time, that
 // is also an object of which history h has the last version that was published and undone: what it went through in h up to there is excused, and counted.
-// What was undone and is excused is counted apart.
-func (o *object) excuse(h int, version uint64, alike bool) (counted, before int) {
+// So is what lies below first, the version of what a watch has shown of h before the stream knew of that. What was
+// undone and is excused is counted apart.
+func (o *object) excuse(h int, version, first uint64, alike bool) (counted, before int) {
 	undone := func(st State) bool { return st.History == h-1 && st.Version > version }
 	last, twin := o.lastPublished(undone), -1
 	if last >= 0 {
@@ -131,7 +149,7 @@ func (o *object) excuse(h int, version uint64, alike bool) (counted, before int)
 		case st.Version <= version:
 			// An end is that of an object which nobody was told of; what lives is as it was.
 			o.excused[i] = !st.live() || o.repeats(i)
-		case i <= twin:
+		case i <= twin, st.Version < first && !o.published[i]:
 			o.excused[i], o.alike = true, true
 			counted++
 		}

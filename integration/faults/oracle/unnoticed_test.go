@@ -145,3 +145,38 @@ func TestJudge_excuses_what_versions_cannot_tell_until_another_stream_does(t *te
 		})
 	}
 }
+
+// Each object of the log has moved on in the new history when the stream looks, and so has that history itself. The watch
+// that another stream then breaks off began at a version of the former one.
+func TestJudge_excuses_what_lies_below_a_position_of_the_former_history(t *testing.T) {
+	soon := []string{"h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 8 =d", "h1 updated u1 10 =e", "h1 updated u1 12 =f"}
+	late := []string{"h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 21 =d", "h1 updated u1 22 =f"}
+	for name, c := range map[string]struct {
+		truth, log []string
+		alike      int
+		want       []Promise
+	}{
+		"the watch begins above it": {soon, []string{
+			"updated u1 8 watch =d", "updated u1 10 watch =e", "gap 10 13@2 restored", "updated u1 12@2 relist =f",
+		}, 1, nil},
+		"the watch leaves out what follows": {soon, []string{
+			"updated u1 8 watch =d", "updated u1 12 watch =f", "gap 12 13@2 restored", "updated u1 12@2 relist =f",
+		}, 1, []Promise{P3}},
+		"the object moves on when its row has shown the restoration": {late, []string{
+			"updated u1 21 watch =d", "gap 21 23@2 restored", "updated u1 22@2 relist =f",
+		}, 0, []Promise{P3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := alike()
+			s.options.Gaps = AnyGap
+			s.truth = append([]string{"added u1 4", "updated u1 7 =a"}, c.truth...)
+			s.log = append(s.log, c.log...)
+			truth, log := s.build(t)
+			r := Judge(truth, log, s.options)
+			assert.Equal(t, c.alike, r.Alike, "states are excused, want %d: %v", c.alike, r.Violations)
+			for _, p := range []Promise{P1, P2, P3, P4, P9} {
+				assert.Equal(t, slices.Contains(c.want, p), r.Counts[p] > 0, "violations of %s: %v", p, r.Violations)
+			}
+		})
+	}
+}
