@@ -229,12 +229,12 @@ func (s *stream) retry(ctx context.Context, key string) {
 	if err != nil {
 		return
 	}
-	size := 0
+	size := 0 // of an object that does not exist nothing is held
 	if item != nil {
 		size = item.Size()
-	}
-	if s.session.budget.acquire(ctx, size, true) != nil {
-		return
+		if s.session.budget.acquire(ctx, size, true) != nil {
+			return
+		}
 	}
 	now := time.Now()
 	c := source.Change{

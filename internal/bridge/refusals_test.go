@@ -106,6 +106,7 @@ func TestRefused_end_is_told_once_the_broker_takes_it(t *testing.T) {
 	b = runIn(t, w, log, store, entry)
 	must.Happen(t, "the end", func() bool { return slices.Equal(alive(log.fakeLog), []string{"shop/one 5"}) })
 	assert.Zero(t, strings.Count(strings.Join(log.lines(), "\n"), "gap"), "an audit has found it")
+	must.Happen(t, "nothing to be buffered", func() bool { return b.only(t).session.budget.count.Load() == 0 })
 	require.NoError(t, b.stop())
 }
 
