@@ -13,11 +13,11 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
-// act is something that a fault did, and when the fault began.
+// act is something that a fault did, and when the fault began and ended.
 type act struct {
 	world.Fault
-	kind  world.Kind
-	began time.Time
+	kind         world.Kind
+	began, ended time.Time // ended is zero of one that is not over
 }
 
 // actsOf returns what faults did. One that found no occasion may have done something before.
@@ -28,8 +28,14 @@ func actsOf(broker string, events []world.Event) (all []act) {
 		case world.Begun:
 			begun[e.Fault] = e.At
 		case world.Missed:
+		case world.Over:
+			for n := range all {
+				if all[n].Name == e.Fault && all[n].ended.IsZero() {
+					all[n].ended = e.At
+				}
+			}
 		default:
-			all = append(all, act{faults[e.Fault], e.Kind, begun[e.Fault]})
+			all = append(all, act{Fault: faults[e.Fault], kind: e.Kind, began: begun[e.Fault]})
 		}
 	}
 	return all
@@ -62,16 +68,18 @@ func (r *round) began(kinds ...world.Kind) time.Time {
 }
 
 // behind is how far a gap may reach below the log, 0 for the oracle's limit. A position cannot be stored while a broker
-// is away or a disk is full: no fault lasts longer. What Kafka has was stored by the bridge's clock.
-func (r *round) behind() time.Duration {
-	switch {
-	case r.options.Broker == world.Kafka && r.jumped():
+// is away or a disk is full, and some time after it: brokers start slowly on a busy machine. What Kafka has was stored
+// by the bridge's clock.
+func (r *round) behind() (longest time.Duration) {
+	if r.options.Broker == world.Kafka && r.jumped() {
 		return 1000 * time.Hour
-	case slices.ContainsFunc(r.acts, func(a act) bool { return a.Parts&(world.Broker|world.Disk) != 0 }):
-		return 30 * time.Second
-	default:
-		return 0
 	}
+	for _, a := range r.acts {
+		if a.Parts&(world.Broker|world.Disk) != 0 {
+			longest = max(longest, 30*time.Second, a.ended.Sub(a.began)+10*time.Second)
+		}
+	}
+	return longest
 }
 
 // early is by how much a gap may seem older than the fault that causes it.

@@ -73,7 +73,10 @@ func (r *round) judge(ctx context.Context) error {
 		o.Samples = []oracle.Sample{{BufferedBytes: peak.BufferedBytes, RSS: peak.RSS}}
 	}
 	r.result.RSS, r.result.Buffered = peak.RSS, peak.BufferedBytes
-	return r.compare(ctx, messages, o)
+	if err := r.compare(ctx, messages, o); err != nil {
+		return err
+	}
+	return r.judgeSecond(ctx)
 }
 
 // raceTimes is how many times more memory a bridge takes that looks for races.

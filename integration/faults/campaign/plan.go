@@ -21,7 +21,9 @@ type Planned struct {
 	// Replicas and Checkpoint are as in [world.Config].
 	Replicas   int
 	Checkpoint string
-	Faults     []string
+	// Second says that the bridge has a second pipeline.
+	Second bool
+	Faults []string
 }
 
 // together is between the names of two faults that were injected at the same time.
@@ -80,7 +82,7 @@ func Together(broker string) (plan []Planned) {
 
 // worldFor returns what a round is that a fault can be injected in.
 func worldFor(f world.Fault, broker string) Planned {
-	p := Planned{Checkpoint: f.Checkpoint}
+	p := Planned{Checkpoint: f.Checkpoint, Second: f.Parts&world.SecondServer != 0}
 	switch {
 	case f.Together && broker == world.Kafka:
 		p.Replicas = 3

@@ -30,6 +30,8 @@ type Figures struct {
 	Undone int `json:",omitempty"`
 	// Removed logs were taken away by faults, with RemovedEntries; they were judged up to where they were read.
 	Removed, RemovedEntries int
+	// SecondEntries are those of the logs of second pipelines, of which nothing else is counted.
+	SecondEntries int `json:",omitempty"`
 	// Recovered entries were read back from the history.
 	Recovered int
 	// Late entries are of a former leader, and stand where the promises let them.

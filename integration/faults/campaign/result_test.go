@@ -148,7 +148,7 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 			for name := range strings.SplitSeq(c.faults, separator) {
 				require.NotEmpty(t, faults[name].Name, "there is no fault %q", name)
 				r.tried = append(r.tried, faults[name])
-				r.acts = append(r.acts, act{faults[name], world.Note, now})
+				r.acts = append(r.acts, act{Fault: faults[name], kind: world.Note, began: now})
 			}
 			if c.gap.At.IsZero() {
 				c.gap.At = now

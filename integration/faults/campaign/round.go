@@ -51,8 +51,10 @@ type round struct {
 	// checkpoint is the kind of the bridge's, replicas how many run.
 	checkpoint string
 	replicas   int
-	dir        string
-	options    Options
+	// second is the bridge's second pipeline, nil where it has none.
+	second  *world.Second
+	dir     string
+	options Options
 
 	world    *world.World
 	driver   *drive.Driver
@@ -127,8 +129,12 @@ func (r *round) draws() {
 	if !onDisk || r.replicas > 0 {
 		r.checkpoint = cmp.Or(r.options.Broker, world.NATS)
 	}
+	two := r.random.IntN(2) == 0
 	if r.plan != nil {
-		r.replicas, r.checkpoint = r.plan.Replicas, r.plan.Checkpoint
+		r.replicas, r.checkpoint, two = r.plan.Replicas, r.plan.Checkpoint, r.plan.Second
+	}
+	if two {
+		r.second = newSecond(r.random)
 	}
 	if r.checkpoint != world.CheckpointFile {
 		r.result.Checkpoint = r.checkpoint
@@ -143,7 +149,7 @@ func (r *round) prepare(ctx context.Context) (err error) {
 		Selection: r.subject.selection, Selects: r.selects, Forgets: r.forgets, Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit),
 		CRDs: []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
 		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Broker: r.options.Broker, Checkpoint: r.checkpoint,
-		Replicas: r.replicas, Restoring: r.recorder.Hold, Restored: r.restored,
+		Replicas: r.replicas, Second: r.second, Meanwhile: r.awaitCanaries, Restoring: r.recorder.Hold, Restored: r.restored,
 	})
 	if err != nil {
 		return err
@@ -154,7 +160,7 @@ func (r *round) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return r.driver.Setup(ctx)
+	return errors.Join(r.driver.Setup(ctx), r.makeMany(ctx))
 }
 
 func (r *round) dial() (*clientv3.Client, error) { return r.world.ControlPlane().EtcdClient() }

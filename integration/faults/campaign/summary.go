@@ -174,8 +174,8 @@ func (s Summary) Missing() (names []string) {
 // String is the summary in Markdown.
 func (s Summary) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes by the driver, %d true states, %d entries in the logs, and %d in %d logs that faults have taken away.\n\n",
-		s.Faults, s.Rounds, s.Wall/60, s.Changes, s.States, s.Entries, s.RemovedEntries, s.Removed)
+	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes by the driver, %d true states, %d entries in the logs, %d in those of second pipelines, and %d in %d logs that faults have taken away.\n\n",
+		s.Faults, s.Rounds, s.Wall/60, s.Changes, s.States, s.Entries, s.SecondEntries, s.RemovedEntries, s.Removed)
 	fmt.Fprintf(&b, "| promise | violations |\n|---|---|\n")
 	for i := range 9 {
 		p := fmt.Sprintf("P%d", i+1)

@@ -33,6 +33,9 @@ type Options struct {
 	// Behind is how long before a gap the log may have got what comes behind the gap's beginning: 5 s if it is 0. It is
 	// more where the bridge could not store its position.
 	Behind time.Duration
+	// Refused says that the broker has refused events. A rejection may stand for one, and an event that a list found for
+	// all that was refused of an object.
+	Refused bool
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
 	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object

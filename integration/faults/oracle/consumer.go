@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
 )
 
 // consumer reads one partition of a pipeline's log by the rule that consumers are promised (P9), and has no other
@@ -24,7 +26,9 @@ type consumer struct {
 type held struct {
 	*Entry
 	exists bool
-	place  int // of the last event of the object in the partition that was read, applied or not
+	// content is the object, nil where that is not known.
+	content []byte
+	place   int // of the last event of the object in the partition that was read, applied or not
 }
 
 func newConsumer(atEqual bool) *consumer {
@@ -53,7 +57,7 @@ func (c *consumer) apply(e *Entry, place int) {
 	if last.Entry != nil {
 		remembered = last.Sequence
 	}
-	patch := strings.HasSuffix(e.Payload, "-patch") && e.Type != typeRejected
+	patch := e.patches()
 	op, _ := e.operation()
 	whole := op != Deleted && !patch
 	if e.Sequence < remembered || e.Sequence == remembered && (!c.atEqual || !whole) {
@@ -64,7 +68,32 @@ func (c *consumer) apply(e *Entry, place int) {
 	if patch && (!last.exists || last.UID != e.UID || last.ResourceVersion != e.BaseVersion) {
 		c.failed = append(c.failed, fmt.Sprintf("%s is a patch of %s, and held is %v", e, e.BaseVersion, last.Entry))
 	}
-	c.held[e.PartitionKey] = held{Entry: e, exists: op != Deleted, place: place}
+	content := e.content()
+	if patch {
+		content = c.patched(e, last.content)
+	}
+	c.held[e.PartitionKey] = held{Entry: e, exists: op != Deleted, content: content, place: place}
+}
+
+// patched returns what a patch makes of an object; nil where that is not known.
+func (c *consumer) patched(e *Entry, object []byte) []byte {
+	if object == nil {
+		return nil
+	}
+	var err error
+	if e.Payload == "merge-patch" {
+		object, err = jsonpatch.MergePatch(object, e.Data)
+	} else {
+		var patch jsonpatch.Patch
+		if patch, err = jsonpatch.DecodePatch(e.Data); err == nil {
+			object, err = patch.Apply(object)
+		}
+	}
+	if err != nil {
+		c.failed = append(c.failed, fmt.Sprintf("%s does not apply: %v", e, err))
+		return nil
+	}
+	return object
 }
 
 // sweep drops the objects that a complete resync has not told.
@@ -225,11 +254,19 @@ func (h held) problem(want State, anyContent bool) string {
 		return ""
 	case h.UID != want.UID || h.ResourceVersion != fmt.Sprint(want.Version):
 		return fmt.Sprintf("holds %s", h.Entry)
-	case want.Body != "" && h.Body != "" && want.Body != h.Body && !anyContent:
+	case want.Body != "" && h.body() != "" && want.Body != h.body() && !anyContent:
 		return fmt.Sprintf("holds other content: %s", h.Entry)
 	default:
 		return ""
 	}
+}
+
+// body is a hash of the content, as in an entry.
+func (h held) body() string {
+	if h.patches() && h.content != nil {
+		return contentOf(h.content)
+	}
+	return h.Body
 }
 
 // divideParts returns the entries of each partition, in its order.

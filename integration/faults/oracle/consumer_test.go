@@ -162,6 +162,33 @@ func TestConsumer_applies_patches_to_their_base(t *testing.T) {
 	}
 }
 
+// What patches make of an object is compared with what exists.
+func TestConsumer_holds_what_patches_make(t *testing.T) {
+	object := `{"metadata":{"name":"x"},"data":{"a":"1","b":"2"}}`
+	patched := contentOf([]byte(`{"metadata":{"name":"x"},"data":{"a":"3"}}`))
+	for name, c := range map[string]struct {
+		payload, patch string
+		failed         int
+		other          bool
+	}{
+		"a merge patch":           {"merge-patch", `{"data":{"a":"3","b":null}}`, 0, false},
+		"a JSON patch":            {"json-patch", `[{"op":"replace","path":"/data/a","value":"3"},{"op":"remove","path":"/data/b"}]`, 0, false},
+		"one that makes another":  {"merge-patch", `{"data":{"a":"3"}}`, 0, true},
+		"one that does not apply": {"json-patch", `[{"op":"remove","path":"/data/c"}]`, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole, patch := entryOf("added u1 5 watch =a", 1), entryOf("updated u1 6 watch", 2)
+			whole.Data, patch.Data, patch.Payload, patch.BaseVersion, patch.Body = []byte(object), []byte(c.patch), c.payload, "5", ""
+			consumer := newConsumer(false)
+			consumer.take(&whole, 0)
+			consumer.take(&patch, 1)
+			problem := consumer.held[patch.PartitionKey].problem(State{UID: "u1", Version: 6, Op: Updated, Body: patched}, false)
+			assert.Equal(t, c.other, problem != "", problem)
+			assert.Len(t, consumer.failed, c.failed)
+		})
+	}
+}
+
 // A complete resync of a scope leaves alone what is in another one.
 func TestConsumer_sweeps_a_scope(t *testing.T) {
 	for namespace, kept := range map[string]int{"": 1, "a": 2, "c": 3} {

@@ -103,20 +103,47 @@ func NewEntry(headers map[string][]string, data []byte, place uint64) (Entry, er
 		}
 	}
 	e.Recorded, _ = time.Parse(time.RFC3339, as["recordedtime"]) // one that is no time counts as not known
-	if e.Payload == "object" || e.Payload == "" {
-		e.Body = contentOf(data)
-	}
+	e.Body = contentOf(e.content())
 	if as["specversion"] != "1.0" || e.Type == "" || e.ID == "" || e.Source == "" {
 		return Entry{}, fmt.Errorf("read entry %d: not a CloudEvent 1.0 in binary mode", place)
 	}
 	return e, nil
 }
 
+// content is the object that the data has; nil where that is a patch, or less than an object.
+func (e *Entry) content() []byte {
+	switch {
+	case e.Type == typeRejected:
+	case e.Payload == "object", e.Payload == "":
+		return e.Data
+	case e.Payload == "change":
+		var change struct {
+			Object json.RawMessage `json:"object"`
+		}
+		if json.Unmarshal(e.Data, &change) == nil {
+			return change.Object
+		}
+	}
+	return nil
+}
+
+// patches reports whether the data is a patch of the state before.
+func (e *Entry) patches() bool {
+	return strings.HasSuffix(e.Payload, "-patch") && e.Type != typeRejected
+}
+
 // dataProblem says what is wrong with the data of an event about an object, or nothing: it is that object, in that
-// version, and of the resource's kind.
+// version, and of the resource's kind. What a patch makes of an object consumers see.
 func dataProblem(e *Entry, resource schema.GroupVersionResource) string {
+	data := e.Data
+	if e.patches() {
+		return ""
+	}
+	if e.Payload == "change" {
+		data = e.content()
+	}
 	var object metav1.PartialObjectMetadata
-	switch err := json.Unmarshal(e.Data, &object); {
+	switch err := json.Unmarshal(data, &object); {
 	case err != nil:
 		return "its data is no object"
 	case string(object.UID) != e.UID || object.ResourceVersion != e.ResourceVersion || object.Name != e.Name || object.Namespace != e.Namespace:

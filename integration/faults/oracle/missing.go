@@ -19,7 +19,7 @@ func (s *streamJudge) checkMissing(o *object) {
 			newest = i
 		}
 	}
-	latest := s.judge.options.Latest[s.stream]
+	latest := s.folds()
 	var since rate
 	var alive *line // the last line before the state that the log has of the object
 	next := 0
@@ -32,7 +32,7 @@ func (s *streamJudge) checkMissing(o *object) {
 		switch {
 		case o.published[i]:
 			s.judge.report.Published++
-			if latest {
+			if latest && !s.judge.options.Refused {
 				s.checkRate(o, i, since)
 			}
 			since = rate{}
@@ -42,7 +42,7 @@ func (s *streamJudge) checkMissing(o *object) {
 			o.excused[i], s.left(alive), s.excused(o, i, newest, next):
 			s.judge.report.Hidden++
 			since.hidden++
-		case latest && (st.live() && next < len(o.lines) || !st.live() && !had(alive, st)):
+		case latest && (st.live() && (next < len(o.lines) || s.judge.options.Refused) || !st.live() && !had(alive, st)):
 			s.judge.report.Folded++
 			since.folded++
 		default:
@@ -102,7 +102,7 @@ func (s *streamJudge) lost(o *object, i, near int, deletion bool) {
 	switch {
 	case deletion:
 		promise = P2
-	case s.judge.options.Latest[s.stream]:
+	case s.folds():
 		return // whether the last state is there is P1
 	}
 	s.violate(promise, o, i, near, fmt.Sprintf("%s %d is not in the log, and no gap covers it", o.truth[i].Op, o.truth[i].Version))

@@ -202,20 +202,27 @@ func (s *streamJudge) placeAgain(o *object) {
 	}
 }
 
+// folds reports whether an event may stand for several changes.
+func (s *streamJudge) folds() bool {
+	return s.judge.options.Latest[s.stream] || s.judge.options.Refused
+}
+
 func (s *streamJudge) checkForm(l *line) {
 	for _, problem := range []string{l.idProblem(), l.sequenceProblem()} {
 		if problem != "" {
 			s.violateLine(P5, l, problem)
 		}
 	}
-	if l.SampledRate != 1 && !s.judge.options.Latest[s.stream] {
+	if l.SampledRate != 1 && !s.folds() {
 		s.violateLine(P3, l, fmt.Sprintf("%d changes folded into one", l.SampledRate))
 	}
 	switch {
 	case l.Reason == "repair" && s.judge.options.LogLost.IsZero():
 		s.violateLine(P3, l, "published again, and the log was not taken away")
 	case l.Type == typeRejected:
-		s.violateLine(P1, l, "the broker refused it")
+		if !s.judge.options.Refused {
+			s.violateLine(P1, l, "the broker refused it")
+		}
 	case l.Reason == "resync" && !s.judge.options.Resync, l.Reason == "deselected" && !s.mayEnd(l):
 		s.violateLine(P5, l, "nobody asked for it")
 	case l.Reason == "deselected" && l.op != Deleted:
@@ -280,7 +287,7 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 // sameBody reports whether an entry has a state's content, as far as the truth and the entry's payload have it. A
 // deletion may come without.
 func sameBody(st State, l *line) bool {
-	whole := l.Payload == "object" || l.Payload == ""
+	whole := (l.Payload == "object" || l.Payload == "") && l.Type != typeRejected
 	return st.Body == "" || st.Body == l.Body || l.Body == "" && (l.op == Deleted || !whole)
 }
 

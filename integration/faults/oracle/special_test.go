@@ -644,6 +644,14 @@ var scripts = map[string]script{
 			"added u1 5", "updated u1 6",
 		}, log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"}, want: []Promise{P1},
 	},
+	"a broker that refuses has rejections, and one event for what it has refused": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{Refused: true},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch", "updated u1 8 relist"},
+	},
+	"a broker that refuses has what an object is in the end": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: true},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"}, want: []Promise{P1},
+	},
 	"a gap does not excuse what was missing before it": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, want: []Promise{P3},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch", "gap 5 8", "updated u1 8 relist"},

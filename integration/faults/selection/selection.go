@@ -27,6 +27,8 @@ type Entry struct {
 	Filter string
 	// Latest says that the changes of an object may be folded.
 	Latest bool
+	// Payload is what the events have of an object; empty stands for all of it.
+	Payload string
 }
 
 // Selection is all that a pipeline reads.
@@ -51,6 +53,9 @@ func (s Selection) YAML() string {
 		}
 		if e.Latest {
 			text += ", delivery: latest"
+		}
+		if e.Payload != "" {
+			text += ", payload: " + e.Payload
 		}
 		entries = append(entries, "{"+text+"}")
 	}

@@ -42,6 +42,8 @@ type Fault struct {
 	Action bool
 	// Resyncs says that what exists is published again because of it.
 	Resyncs bool
+	// Refuses says that the second pipeline's server refuses events for good because of it.
+	Refuses bool
 
 	w   *World
 	run func(context.Context, *injection) error
@@ -54,12 +56,13 @@ type Fault struct {
 // Part is a set of parts of the world.
 type Part int
 
-// The parts of the world. Process is the bridge's.
+// The parts of the world. Process is the bridge's, SecondServer the second pipeline's server.
 const (
 	Process Part = 1 << iota
 	Broker
 	API
 	Disk
+	SecondServer
 )
 
 // ErrMissed is wrapped by the errors of faults that found no occasion: nothing was published meanwhile, for one. The world is as before, and
@@ -85,6 +88,9 @@ func (f Fault) Available() error {
 	}
 	if f.Action && f.w.cfg.Selection == nil {
 		return errors.New("the world does not know what its file selects")
+	}
+	if f.Parts&SecondServer != 0 && f.w.second == nil {
+		return errors.New("the world has no second pipeline")
 	}
 	if f.CRD && len(f.w.cfg.CRDs) == 0 {
 		return errors.New("the world has no custom resources")
@@ -128,6 +134,7 @@ func (f Fault) inject(ctx context.Context, random *rand.Rand) (injected []string
 		injected = []string{f.Name}
 	}
 	f.w.mend(f.Parts)
+	i.record(ctx, Event{Kind: Over, Fault: f.Name, Text: "is over"})
 	if err != nil {
 		err = fmt.Errorf("inject %q: %w", f.Name, err)
 		i.failed(ctx, err)
@@ -264,7 +271,7 @@ func (w *World) Faults() []Fault {
 	var all []Fault
 	for _, some := range [][]Fault{
 		killFaults(), commitFaults(), w.brokerFaults(), apiFaults(), clusterFaults(), diskFaults(), clockFaults(),
-		leaderFaults(), takeoverFaults(), actionFaults(),
+		leaderFaults(), takeoverFaults(), actionFaults(), secondFaults(),
 	} {
 		all = append(all, some...)
 	}

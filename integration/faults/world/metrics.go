@@ -13,10 +13,23 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
-// Metrics reads /metrics.
+// Metrics reads /metrics, without those of the second pipeline.
 func (b *Bridge) Metrics(ctx context.Context) (rig.Metrics, error) {
+	first, _, err := b.metricsOfBoth(ctx)
+	return first, err
+}
+
+// metricsOfBoth reads /metrics, apart for the two pipelines.
+func (b *Bridge) metricsOfBoth(ctx context.Context) (first, second rig.Metrics, err error) {
 	text, err := b.MetricsText(ctx)
-	return rig.ReadMetrics(text), err
+	first, second = rig.ReadMetrics(text), rig.Metrics{}
+	for series, value := range first {
+		if strings.Contains(series, `pipeline="`+SecondPipeline+`"`) {
+			second[series] = value
+			delete(first, series)
+		}
+	}
+	return first, second, err
 }
 
 // MetricsText returns what the bridge serves as /metrics.
@@ -101,14 +114,25 @@ func (w *World) unsettled(ctx context.Context) string {
 	if ready, said := b.Ready(ctx); !ready {
 		return "it is not ready: " + strings.TrimSpace(said)
 	}
-	m, err := b.Metrics(ctx)
+	first, second, err := b.metricsOfBoth(ctx)
 	if err != nil {
 		return err.Error()
 	}
+	waits := waitsFor(first)
+	if waits == "" && w.second != nil {
+		if waits = waitsFor(second); waits != "" {
+			waits = "of the second pipeline: " + waits
+		}
+	}
+	return waits
+}
+
+// waitsFor says what a pipeline with these metrics still waits for.
+func waitsFor(m rig.Metrics) string {
 	if open, all := m.Sum("stream_watching"); all == 0 || int(open) != all {
 		return fmt.Sprintf("%v of %d streams are watched", open, all)
 	}
-	for _, name := range []string{"oldest_unsettled_seconds", "buffered_events", "queue_depth"} {
+	for _, name := range []string{"oldest_unsettled_seconds", "buffered_events", "queue_depth", "refused_objects"} {
 		if n, _ := m.Sum(name); n > 0 {
 			return fmt.Sprintf("%s is %v", name, n)
 		}

@@ -13,10 +13,12 @@ import (
 // Kind says what an event means for whoever checks the log.
 type Kind string
 
-// What may happen. All but the first three change what the log can be expected to have.
+// What may happen. All but the first four change what the log can be expected to have.
 const (
-	// Begun: a fault begins. Missed: it found no occasion; it has done something if other events say so.
+	// Begun: a fault begins. Over: it is over, and what it broke is whole. Missed: it found no occasion; it has done
+	// something if other events say so.
 	Begun  Kind = "begun"
+	Over   Kind = "over"
 	Missed Kind = "missed"
 	// Note explains, and changes nothing.
 	Note Kind = "note"

@@ -97,14 +97,17 @@ log: {format: json}
 pipelines:
   - name: %s
     resources: %s
-    encoding: {secrets: {annotations: [%s]}}
+    encoding: {%s}
     sink: {%s}
-    checkpoint: {%s}
+    checkpoint: {%s}%s
 %s
 %s
-`, w.written, Cluster, r.kubeconfig, filepath.Join(r.dir, "data"), r.server, Pipeline, w.resources, drive.ChangeAnnotation,
-		w.broker.sink(r), w.checkpoint(), w.election(), w.cfg.Settings))
+`, w.written, Cluster, r.kubeconfig, filepath.Join(r.dir, "data"), r.server, Pipeline, w.resources, published,
+		w.broker.sink(r), w.checkpoint(), w.second.pipeline(w, r), w.election(), w.cfg.Settings))
 }
+
+// published is what the bridge's file has published of Secrets.
+const published = "secrets: {annotations: [" + drive.ChangeAnnotation + "]}"
 
 // election is what the bridge's file says of it.
 func (w *World) election() string {

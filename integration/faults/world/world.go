@@ -36,7 +36,7 @@ import (
 const (
 	// Cluster is the name of the cluster in events.
 	Cluster = "world"
-	// Pipeline is the name of the only pipeline.
+	// Pipeline is the name of the first pipeline, of which the faults and figures are.
 	Pipeline = "faults"
 	// Stream is the JetStream stream that the log is in.
 	Stream = "KUBERNETES"
@@ -54,6 +54,10 @@ type Config struct {
 	// before that, with all that the bridge may read from then on, and when it reads certainly what it is to read.
 	Selection selection.Selection
 	Selects   func(ctx context.Context, may ...selection.Selection) error
+	// Second, if it is not nil, is a second pipeline. Meanwhile is called, if it is not nil, while that is broken, and
+	// what else is not: the first pipeline has to go on. When says what is broken.
+	Second    *Second
+	Meanwhile func(ctx context.Context, when string) error
 	// Forgets is called, if it is not nil, when the log and the checkpoint have become what they were at a time.
 	Forgets func(since time.Time)
 	// Settings are further keys of the bridge's file, in YAML; none that the world writes itself. They may be empty.
@@ -91,6 +95,7 @@ type World struct {
 	admin   *rest.Config
 	api     *apiProxy
 	broker  backend
+	second  *second // nil if there is none
 	wire    *wire
 	disk    *disk
 	// replicas are made by Start.
@@ -126,7 +131,7 @@ func Start(ctx context.Context, cfg Config) (*World, error) {
 		w.cfg.Checkpoint = cmp.Or(w.cfg.Checkpoint, w.cfg.Broker)
 	}
 	w.cfg.Checkpoint = cmp.Or(w.cfg.Checkpoint, CheckpointFile)
-	for _, step := range []func(context.Context) error{w.prepare, w.startKubernetes, w.startBroker, w.makeReplicas} {
+	for _, step := range []func(context.Context) error{w.prepare, w.startKubernetes, w.startBroker, w.startSecond, w.makeReplicas} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
@@ -235,6 +240,7 @@ func (w *World) Close() error {
 	if w.broker != nil {
 		errs = append(errs, w.broker.close())
 	}
+	w.second.close()
 	if w.control != nil {
 		errs = append(errs, w.control.Close())
 	}

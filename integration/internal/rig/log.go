@@ -4,8 +4,12 @@ package rig
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,9 +37,13 @@ type Message struct {
 	Epoch     int16  `json:",omitempty"`
 }
 
-// Entry is the message as the oracle takes it: it has to be an event in binary mode.
+// Entry is the message as the oracle takes it: it has to be an event.
 func (m *Message) Entry() (oracle.Entry, error) {
-	e, err := oracle.NewEntry(m.Header, m.Data, m.Sequence)
+	header, data, err := m.binary()
+	if err != nil {
+		return oracle.Entry{}, fmt.Errorf("read entry %d: %w", m.Sequence, err)
+	}
+	e, err := oracle.NewEntry(header, data, m.Sequence)
 	e.Stored, e.Address = m.Time, m.Subject
 	if err == nil && m.Key != "" {
 		e.Record = oracle.Record{
@@ -44,6 +52,31 @@ func (m *Message) Entry() (oracle.Entry, error) {
 		}
 	}
 	return e, err
+}
+
+// binary returns what the message would be in binary mode. In structured mode the attributes stand beside the data.
+func (m *Message) binary() (header map[string][]string, data []byte, err error) {
+	structured := false
+	for name, values := range m.Header {
+		structured = structured || strings.EqualFold(name, "content-type") && slices.Equal(values, []string{"application/cloudevents+json"})
+	}
+	if !structured {
+		return m.Header, m.Data, nil
+	}
+	var attributes map[string]json.RawMessage
+	if err := json.Unmarshal(m.Data, &attributes); err != nil {
+		return nil, nil, err
+	}
+	header = maps.Clone(m.Header)
+	for name, value := range attributes {
+		if name == "data" {
+			continue
+		}
+		text := string(value)
+		_ = json.Unmarshal(value, &text) // it is a text or a number
+		header["ce_"+name] = []string{text}
+	}
+	return header, attributes["data"], nil
 }
 
 // Entries are the messages of a log as the oracle takes them.
