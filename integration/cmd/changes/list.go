@@ -4,9 +4,9 @@ package main
 
 import "slices"
 
-// The list follows section 4.1 of the design, then the plan of the streams, then P10. Where a rule has several
+// The list follows section 4.1 of the design, then the plan of the streams, then P7, P8 and P10. Where a rule has several
 // conditions, each has a change.
-var list = slices.Concat(numbers, ends, epochs, streams, firstCase, secondCase, publishing, plan, alone)
+var list = slices.Concat(numbers, ends, epochs, streams, firstCase, secondCase, publishing, plan, bounded, secret, alone)
 
 // in returns the changes of a file.
 func in(file string, all ...change) []change {
@@ -1069,8 +1069,65 @@ var plan = slices.Concat(
 	),
 )
 
+// bounded is P7: what is held is counted, and has a bound.
+var bounded = slices.Concat(
+	in("internal/bridge/budget.go",
+		broken("what is read counts", `b.all.acquire(ctx, size)`, `b.all.acquire(ctx, 0*size)`, "TestPipeline_reads_no_more_than_the_budget"),
+		broken("a list is read less far ahead than a watch", `lists: newRoom(min(limit, readAhead))`, `lists: newRoom(limit)`,
+			"TestBudget_a_list_is_read_less_far_ahead_than_a_watch"),
+		broken("what is held of deleted objects counts", `gone > 0 && b.bytes.Load()+gone >= b.limit()`, `gone > 0 && b.bytes.Load() >= b.limit()`,
+			"TestBudget_a_watch_waits_while_too_much_is_held_of_deleted_objects"),
+		broken("a watch pauses beyond what is read ahead", `if b.bytes.Load() < b.ahead.Load() {`, `if b.ahead.Load() > 0 {`,
+			"TestBudget_a_watch_pauses_while_the_broker_keeps_up"),
+	),
+	in("internal/bridge/refusals.go",
+		broken("so many refused objects are recorded, and no more", `s.refused.all.Add(1) > maxRefused`, `s.refused.all.Add(1) < 0`,
+			"TestRefused_object_that_waits_long_has_everything_read_again"),
+	),
+)
+
+// secret is P8: no value of a Secret is sent.
+var secret = slices.Concat(
+	in("encode/secret.go",
+		broken("values of data are masked", `return r.mask(name == "data")`, `return r.pass()`, "TestSecret_values_are_masked_and_nothing_else"),
+		broken("an annotation that copies the object is not sent", `	case copiesObject(name):
+		return r.dec.SkipValue()
+`, ``, "TestSecret_loses_the_annotations_that_copy_it"),
+		broken("an annotation is masked unless the file names it", `slices.Contains(r.shown, name)`, `!slices.Contains(r.shown, name)`,
+			"TestSecret_loses_the_annotations_that_copy_it"),
+		broken("annotations of another form are not sent", `	case name == "annotations" && r.dec.PeekKind() != 'n':
+		return r.dec.SkipValue()
+`, ``, "TestSecret_has_no_annotations_of_another_form"),
+		broken("members that are not known are not sent", `		return r.dec.SkipValue()
+	})
+	if err != nil {`, `		return r.pass()
+	})
+	if err != nil {`, "TestSecret_values_are_masked_and_nothing_else"),
+	),
+)
+
 // Alone: a pipeline that has to end ends alone.
 var alone = slices.Concat(
+	in("internal/bridge/rejections.go",
+		broken("an object that is refused for good holds up no other", `ok := d.repeated || s.refuse(o.key, d, err)`, `ok := d.repeated`,
+			"TestRefused_object_holds_up_neither_list_nor_watch_nor_position"),
+	),
+	in("internal/bridge/refusals.go",
+		broken("a refused object is tried again", `case <-next:
+			s.retry(ctx, key)`, `case <-next:
+			s.tries(key, s.safe())`, "TestRefused_objects_are_in_the_log_once_the_broker_takes_them"),
+		broken("a refused object that is gone is not buffered", `	if item != nil {
+		size = item.Size()
+		if s.session.budget.acquire(ctx, size, true) != nil {
+			return
+		}
+	}`, `	if item != nil {
+		size = item.Size()
+	}
+	if s.session.budget.acquire(ctx, size, true) != nil {
+		return
+	}`, "TestRefused_end_is_told_once_the_broker_takes_it"),
+	),
 	in(endedFile,
 		broken("the other pipelines go on", `ended = append(ended, m)`, `return m.err`, goesOn),
 		broken("the process ends if all pipelines have ended", `err := f.allEnded(); err != nil`, `err := f.allEnded(); err != nil && len(ended) < 0`,

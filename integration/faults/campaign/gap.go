@@ -96,10 +96,13 @@ func (r *round) refilled(g oracle.GapFigure) bool {
 // unjustified returns why a gap is not one that a fault of the round may cause; empty if it is one. A lost log or
 // checkpoint has gaps from version 0. Where the list behind one shows a restored etcd, another gap begins there, too;
 // and where the selection changes before the first list behind it is complete.
-func (r *round) unjustified(g oracle.GapFigure) string {
+func (r *round) unjustified(g oracle.GapFigure) string { return r.unjustifiedBy(g, r.acts) }
+
+// unjustifiedBy is [round.unjustified] of some acts.
+func (r *round) unjustifiedBy(g oracle.GapFigure, acts []act) string {
 	custom := g.Stream.Resource == drive.Widgets.Resource
 	may := func(cause oracle.Cause) bool {
-		return slices.ContainsFunc(r.acts, func(a act) bool {
+		return slices.ContainsFunc(acts, func(a act) bool {
 			return (r.jumped() || !a.began.After(g.At.Add(early))) && slices.ContainsFunc(a.Gaps, func(may world.MayGap) bool {
 				return may.Cause == cause && (custom || !may.Custom)
 			})

@@ -64,9 +64,9 @@ func (r *round) judge(ctx context.Context) error {
 		return err
 	}
 	o := r.expected()
-	o.Texts, o.BufferLimit, o.RSSLimit = texts, bufferLimit, rssLimit
+	o.Texts, o.BufferLimit, o.RSSLimit = texts, bufferLimit, rssLimit+r.secondRSS()
 	if r.options.Race {
-		o.RSSLimit = raceTimes * rssLimit
+		o.RSSLimit *= raceTimes
 	}
 	peak, times := r.world.Peak()
 	if times > 0 {

@@ -48,7 +48,7 @@ func newSecond(random *rand.Rand) *world.Second {
 	}
 }
 
-// makeMany makes the namespaces that the second pipeline selects, if it selects any.
+// makeMany makes the namespaces that the second pipeline selects, if it selects any, with an object in each.
 func (r *round) makeMany(ctx context.Context) error {
 	if r.second == nil || r.second.Selection[0].NamespaceSelector == "" {
 		return nil
@@ -67,7 +67,11 @@ func (r *round) makeMany(ctx context.Context) error {
 				return err
 			}
 			n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{manyLabel: "yes"}}}
-			_, err := c.CoreV1().Namespaces().Create(ctx, n, metav1.CreateOptions{})
+			if _, err := c.CoreV1().Namespaces().Create(ctx, n, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			inside := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "inside"}}
+			_, err := c.CoreV1().ConfigMaps(name).Create(ctx, inside, metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -95,8 +99,8 @@ func (r *round) judgeSecond(ctx context.Context) error {
 	o := r.expected()
 	o.Partitions, o.Pipeline, o.Latest = 0, world.SecondPipeline, nil
 	o.Gaps, o.LogLost, o.Forgot, o.Behind = r.unjustifiedSecond, r.world.SecondLost(), time.Time{}, 30*time.Second
-	o.Resync = o.Resync || !o.LogLost.IsZero()
-	o.Refused = slices.ContainsFunc(r.acts, func(a act) bool { return a.Refuses })
+	o.Resync = o.Audited || !o.LogLost.IsZero() || slices.ContainsFunc(r.acts, func(a act) bool { return a.Resyncs && a.Loses == world.Note })
+	o.Refused = r.refused()
 	report := oracle.Judge(truth, log, o)
 	r.result.SecondEntries, r.result.Unknown, r.result.Alike = len(log), r.result.Unknown+report.Unknown, r.result.Alike+report.Alike
 	r.takeViolations("in the log of the second pipeline: ", report)
@@ -113,6 +117,36 @@ func (r *round) unjustifiedSecond(g oracle.GapFigure) string {
 	case slices.Contains([]oracle.Cause{oracle.LogLost, oracle.CheckpointLost, oracle.Selection}, g.Cause):
 		return fmt.Sprintf("%s: %s: nothing of that happened to the second pipeline", g.Cause, g.Message)
 	default:
-		return r.unjustified(g)
+		return r.unjustifiedBy(g, slices.DeleteFunc(slices.Clone(r.acts), ofFirst))
 	}
+}
+
+// ofFirst reports whether something was done to what only the first pipeline has.
+func ofFirst(a act) bool {
+	return a.Parts&(world.Broker|world.Disk) != 0 && a.Parts&world.API == 0 || a.Loses == world.CheckpointLost
+}
+
+// refused reports of an event of the second pipeline whether its server refused some when that was recorded; it is nil
+// if it refused none.
+func (r *round) refused() func(*oracle.Entry) bool {
+	acts := slices.DeleteFunc(slices.Clone(r.acts), func(a act) bool { return !a.Refuses })
+	if len(acts) == 0 {
+		return nil
+	}
+	return func(e *oracle.Entry) bool {
+		return r.jumped() || slices.ContainsFunc(acts, func(a act) bool {
+			return !e.Recorded.Before(a.began.Add(-before)) && !e.Recorded.After(a.ended.Add(before))
+		})
+	}
+}
+
+// before is how long before a fault what was refused may have been read, and how long after its end.
+const before = 10 * time.Second
+
+// secondRSS is what a bridge may take besides because of the second pipeline. A stream takes about 200 KB.
+func (r *round) secondRSS() int64 {
+	if r.second == nil {
+		return 0
+	}
+	return int64(len(r.second.Selection.Streams(world.Cluster))) * 512 << 10
 }

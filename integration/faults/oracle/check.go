@@ -33,9 +33,10 @@ type Options struct {
 	// Behind is how long before a gap the log may have got what comes behind the gap's beginning: 5 s if it is 0. It is
 	// more where the bridge could not store its position.
 	Behind time.Duration
-	// Refused says that the broker has refused events. A rejection may stand for one, and an event that a list found for
-	// all that was refused of an object.
-	Refused bool
+	// Refused reports whether the broker may have refused an event; nil is never. A rejection may stand for it then, and
+	// an event that says how many changes it stands for, or was found by a list, for all that was refused of the object.
+	// How many they are is not checked then.
+	Refused func(*Entry) bool
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
 	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object

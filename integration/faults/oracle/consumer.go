@@ -78,6 +78,7 @@ func (c *consumer) apply(e *Entry, place int) {
 // patched returns what a patch makes of an object; nil where that is not known.
 func (c *consumer) patched(e *Entry, object []byte) []byte {
 	if object == nil {
+		c.failed = append(c.failed, fmt.Sprintf("%s is a patch of what has no content", e))
 		return nil
 	}
 	var err error

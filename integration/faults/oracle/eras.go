@@ -166,7 +166,7 @@ func (s *streamJudge) early(era int, st State) bool {
 		return true
 	}
 	return st.History == s.eras[era+1].first &&
-		(st.Version > s.judge.truth.last(st.History-1) || s.unaware(st.History) && st.Version > began)
+		(st.Version > s.judge.truth.last(st.History-1) || s.unaware(st.History, true) && st.Version > began)
 }
 
 // reselected reports whether a state may be in a line's era although it belongs to the next one: another selection, or

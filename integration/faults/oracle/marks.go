@@ -397,7 +397,7 @@ func (s *streamJudge) checkPlaces() {
 			last = s.gaps[next]
 		}
 		switch {
-		case l.retires, s.judge.options.Refused:
+		case l.retires, l.Reason == "relist" && s.judge.options.Refused != nil:
 		case l.Reason == "relist" && (last == nil || l.at >= 0 && s.stateOf(l).at().compare(last.to) > 0):
 			s.violateLine(P6, l, "found by a list that no gap announces")
 		case l.Reason == "recovered" && !l.cut && !s.judge.options.Prefix && !s.announced(next, l):

@@ -32,7 +32,7 @@ func (s *streamJudge) checkMissing(o *object) {
 		switch {
 		case o.published[i]:
 			s.judge.report.Published++
-			if latest && !s.judge.options.Refused {
+			if latest && s.judge.options.Refused == nil {
 				s.checkRate(o, i, since)
 			}
 			since = rate{}
@@ -42,13 +42,25 @@ func (s *streamJudge) checkMissing(o *object) {
 			o.excused[i], s.left(alive), s.excused(o, i, newest, next):
 			s.judge.report.Hidden++
 			since.hidden++
-		case latest && (st.live() && (next < len(o.lines) || s.judge.options.Refused) || !st.live() && !had(alive, st)):
+		case latest && s.standsFor(o, next, st.live()) && (st.live() || !had(alive, st)):
 			s.judge.report.Folded++
 			since.folded++
 		default:
 			s.lost(o, i, next, !st.live() && had(alive, st))
 		}
 	}
+}
+
+// standsFor reports whether a line may stand for what is missing before it. Where the broker has refused events, it has
+// to show that; behind the last line an object may have come and gone.
+func (s *streamJudge) standsFor(o *object, next int, live bool) bool {
+	refused := s.judge.options.Refused != nil
+	if next == len(o.lines) {
+		return refused || !live
+	}
+	l := o.lines[next]
+	return !refused || l.Type == typeRejected || l.Reason == "relist" || l.SampledRate > 1 ||
+		l.op == Deleted && next+1 < len(o.lines) && s.standsFor(o, next+1, live) // the next object of the name has the number
 }
 
 // left reports whether an event says that its object is not selected any more, where no schedule says when it was.

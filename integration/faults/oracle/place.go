@@ -204,7 +204,7 @@ func (s *streamJudge) placeAgain(o *object) {
 
 // folds reports whether an event may stand for several changes.
 func (s *streamJudge) folds() bool {
-	return s.judge.options.Latest[s.stream] || s.judge.options.Refused
+	return s.judge.options.Latest[s.stream] || s.judge.options.Refused != nil
 }
 
 func (s *streamJudge) checkForm(l *line) {
@@ -220,7 +220,7 @@ func (s *streamJudge) checkForm(l *line) {
 	case l.Reason == "repair" && s.judge.options.LogLost.IsZero():
 		s.violateLine(P3, l, "published again, and the log was not taken away")
 	case l.Type == typeRejected:
-		if !s.judge.options.Refused {
+		if may := s.judge.options.Refused; may == nil || !may(l.Entry) {
 			s.violateLine(P1, l, "the broker refused it")
 		}
 	case l.Reason == "resync" && !s.judge.options.Resync, l.Reason == "deselected" && !s.mayEnd(l):
@@ -287,7 +287,7 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 // sameBody reports whether an entry has a state's content, as far as the truth and the entry's payload have it. A
 // deletion may come without.
 func sameBody(st State, l *line) bool {
-	whole := (l.Payload == "object" || l.Payload == "") && l.Type != typeRejected
+	whole := l.content() != nil
 	return st.Body == "" || st.Body == l.Body || l.Body == "" && (l.op == Deleted || !whole)
 }
 

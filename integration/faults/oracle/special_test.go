@@ -122,6 +122,9 @@ func never(Stream, string) bool  { return false }
 // now is when everything was recorded.
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
+// refuses is for [Options.Refused].
+func refuses(may bool) func(*Entry) bool { return func(*Entry) bool { return may } }
+
 var restored = []History{{First: 1, Last: 20}, {First: 5, Last: 1000}}
 
 var scripts = map[string]script{
@@ -645,11 +648,19 @@ var scripts = map[string]script{
 		}, log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"}, want: []Promise{P1},
 	},
 	"a broker that refuses has rejections, and one event for what it has refused": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{Refused: true},
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{Refused: refuses(true)},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch", "updated u1 8 relist"},
 	},
+	"a broker that refuses loses no change that nothing stands for": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: refuses(true)},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"}, want: []Promise{P6},
+	},
+	"a broker that takes everything again has no rejections": {
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: refuses(false)},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch", "updated u1 7 watch"}, want: []Promise{P1},
+	},
 	"a broker that refuses has what an object is in the end": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: true},
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: refuses(true)},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"}, want: []Promise{P1},
 	},
 	"a gap does not excuse what was missing before it": {

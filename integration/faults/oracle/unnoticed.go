@@ -8,13 +8,14 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// excuseUnnoticed looks at restorations that a stream could not notice, because nothing that the log has was undone by them. What was undone and not
-// published is in no history that can still be read, and what a restored etcd has as before is not published again. A stream that comes to know of one
-// later, and whose position had moved in the new history before, has no gap for what was undone: it did not know where its history had ended.
+// excuseUnnoticed looks at restorations that a stream could not notice, because nothing that the log has was undone by
+// them. What was undone and not published is in no history that can still be read, and what a restored etcd has as
+// before is not published again. A stream that comes to know of one later, and whose position had moved in the new
+// history before, has no gap for what was undone: it did not know where its history had ended.
 func (s *streamJudge) excuseUnnoticed() {
 	for h := 1; h < len(s.judge.truth.Histories); h++ {
 		n := slices.IndexFunc(s.eras[1:], func(e era) bool { return e.first == h }) + 1
-		if n > 0 && (!s.unaware(h) || !s.hadMoved(n)) {
+		if n > 0 && (!s.unaware(h, true) || !s.hadMoved(n)) {
 			continue
 		}
 		at, first := s.restoredAt(h), s.firstEarly(n)
@@ -29,11 +30,12 @@ func (s *streamJudge) excuseUnnoticed() {
 
 // unaware reports whether a stream could not notice by itself that history h began, at a version that its former
 // history had passed: of each object of which the log has a state that was undone, h has the last such version too,
-// with whatever content, or another one before it passes the former history. A stream knows of each object that exists
-// the version that it has published last. It looks for no object that it has published the end of. While h has not
-// passed the former history, its own version may show the restoration; then an object does that has not come to the
-// version of its row.
-func (s *streamJudge) unaware(h int) bool {
+// with whatever content. A stream knows of each object that exists the version that it has published last. It looks for
+// no object that it has published the end of.
+//
+// If the stream was told later, it may have looked late: h, and the object, may have passed by then what the log had.
+// An object that has a version in h behind the former history only had shown the restoration to whoever looked before.
+func (s *streamJudge) unaware(h int, told bool) bool {
 	histories := s.judge.truth.Histories
 	if histories[h].First > histories[h-1].Last {
 		return false
@@ -41,7 +43,11 @@ func (s *streamJudge) unaware(h int) bool {
 	for _, o := range s.objects {
 		for _, l := range slices.Backward(o.lines) {
 			if l.version > histories[h].First && s.has(h-1, l) {
-				if l.op != Deleted && !o.reaches(h, l.UID, l.version, histories[h-1].Last) {
+				to := l.version
+				if told {
+					to = histories[h-1].Last
+				}
+				if l.op != Deleted && !o.lives(h, l.UID, l.version, to) {
 					return false
 				}
 				break
@@ -51,22 +57,24 @@ func (s *streamJudge) unaware(h int) bool {
 	return true
 }
 
-// alike reports whether no stream that tells this one could notice that history h began: then an object that has in h the version which the log has of it,
-// and another content, is as the log has it for whoever knows versions only. Custom resources tell no other stream: their API server may have versions of its own.
+// alike reports whether no stream that tells this one could notice that history h began: then an object that has in h
+// the version which the log has of it, and another content, is as the log has it for whoever knows versions only.
+// Custom resources tell no other stream: their API server may have versions of its own.
 func (s *streamJudge) alike(h int) bool {
 	return !slices.ContainsFunc(s.judge.streams, func(other *streamJudge) bool {
-		return (other == s || scheme.Scheme.IsGroupRegistered(other.stream.Resource.Group)) && !other.unaware(h)
+		return (other == s || scheme.Scheme.IsGroupRegistered(other.stream.Resource.Group)) && !other.unaware(h, false)
 	})
 }
 
-// reaches reports whether an object of a uid has in a history a version that lies between two.
-func (o *object) reaches(history int, uid string, from, to uint64) bool {
+// lives reports whether an object of a uid lives in a history at a version from one up to another.
+func (o *object) lives(history int, uid string, from, to uint64) bool {
 	return slices.ContainsFunc(o.truth, func(st State) bool {
-		return st.History == history && st.UID == uid && st.Version >= from && st.Version <= to
+		return st.History == history && st.UID == uid && st.live() && st.Version >= from && st.Version <= to
 	})
 }
 
-// in returns the index of the state of a history that has the uid and the version of another one and is as alive; -1 if there is none.
+// in returns the index of the state of a history that has the uid and the version of another one and is as alive; -1 if
+// there is none.
 func (o *object) in(history int, as State) int {
 	return slices.IndexFunc(o.truth, func(st State) bool {
 		return st.History == history && st.UID == as.UID && st.Version == as.Version && st.live() == as.live()
@@ -82,9 +90,9 @@ func (s *streamJudge) hadMoved(next int) bool {
 	})
 }
 
-// firstEarly returns the lowest version of what only the history of the next era has and the log had when that began:
-// another stream told this one late. It is 0 where there is no next era, or nothing of the kind. The watch that showed
-// it had begun at a version of the history before, and shows nothing that lies below.
+// firstEarly returns up to which version a watch shows nothing of the history of the next era: it began at a version of
+// the history before, and showed something of the new one before another stream told of that. It is 0 where there is no
+// next era, or nothing of the kind.
 func (s *streamJudge) firstEarly(next int) (first uint64) {
 	if next == 0 {
 		return 0
@@ -95,10 +103,11 @@ func (s *streamJudge) firstEarly(next int) (first uint64) {
 			first = l.version
 		}
 	}
-	return first
+	return min(first, s.judge.truth.last(h-1)+1)
 }
 
-// restoredAt returns the version that history h was restored to, or the newest one of it that the stream can tell, where versions were bumped.
+// restoredAt returns the version that history h was restored to, or the newest one of it that the stream can tell,
+// where versions were bumped.
 func (s *streamJudge) restoredAt(h int) (version uint64) {
 	histories := s.judge.truth.Histories
 	if histories[h].First <= histories[h-1].Last {
@@ -124,10 +133,11 @@ func (o *object) stateBefore(i int) int {
 	})
 }
 
-// excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history h. Where versions tell nobody of it in time, that
-// is also an object of which history h has the last version that was published and undone: what it went through in h up to there is excused, and counted.
-// So is what lies below first, the version of what a watch has shown of h before the stream knew of that. What was
-// undone and is excused is counted apart.
+// excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history
+// h. Where versions tell nobody of it in time, that is also an object of which history h has the last version that was
+// published and undone: what it went through in h up to there is excused, and counted. So is what lies below first, the
+// version of what a watch has shown of h before the stream knew of that. What was undone and is excused is counted
+// apart.
 func (o *object) excuse(h int, version, first uint64, alike bool) (counted, before int) {
 	undone := func(st State) bool { return st.History == h-1 && st.Version > version }
 	last, twin := o.lastPublished(undone), -1
@@ -150,7 +160,7 @@ func (o *object) excuse(h int, version, first uint64, alike bool) (counted, befo
 			// An end is that of an object which nobody was told of; what lives is as it was.
 			o.excused[i] = !st.live() || o.repeats(i)
 		case i <= twin, st.Version < first && !o.published[i]:
-			o.excused[i], o.alike = true, true
+			o.excused[i], o.alike = true, o.alike || i <= twin
 			counted++
 		}
 	}

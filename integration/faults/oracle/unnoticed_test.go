@@ -151,6 +151,7 @@ func TestJudge_excuses_what_versions_cannot_tell_until_another_stream_does(t *te
 func TestJudge_excuses_what_lies_below_a_position_of_the_former_history(t *testing.T) {
 	soon := []string{"h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 8 =d", "h1 updated u1 10 =e", "h1 updated u1 12 =f"}
 	late := []string{"h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 21 =d", "h1 updated u1 22 =f"}
+	far := []string{"h1 updated u1 4", "h1 updated u1 8 =d", "h1 updated u1 21 =e", "h1 updated u1 900 =f"}
 	for name, c := range map[string]struct {
 		truth, log []string
 		alike      int
@@ -162,6 +163,12 @@ func TestJudge_excuses_what_lies_below_a_position_of_the_former_history(t *testi
 		"the watch leaves out what follows": {soon, []string{
 			"updated u1 8 watch =d", "updated u1 12 watch =f", "gap 12 13@2 restored", "updated u1 12@2 relist =f",
 		}, 1, []Promise{P3}},
+		"the watch leaves out what is above the former history": {far, []string{
+			"updated u1 900 watch =f", "gap 900 901@2 restored", "updated u1 900@2 relist =f",
+		}, 1, []Promise{P3}},
+		"no stream notices the restoration": {soon, []string{
+			"updated u1 8 watch =d", "updated u1 10 watch =e", "updated u1 12 watch =f",
+		}, 0, []Promise{P3}},
 		"the object moves on when its row has shown the restoration": {late, []string{
 			"updated u1 21 watch =d", "gap 21 23@2 restored", "updated u1 22@2 relist =f",
 		}, 0, []Promise{P3}},

@@ -43,10 +43,11 @@ func newPeak(ctx context.Context, w *World) *peak {
 
 func (b *Bridge) sample(ctx context.Context) (s Sample, whole bool) {
 	s.RSS = b.RSS()
-	m, err := b.Metrics(ctx)
+	first, second, err := b.metricsOfBoth(ctx)
 	if err == nil { // while it starts there are none
-		sum, _ := m.Sum("buffered_bytes")
-		s.BufferedBytes = int64(sum)
+		sum, _ := first.Sum("buffered_bytes")
+		more, _ := second.Sum("buffered_bytes")
+		s.BufferedBytes = int64(sum + more)
 	}
 	return s, err == nil && s.RSS > 0
 }

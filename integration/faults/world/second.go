@@ -165,3 +165,18 @@ func (s *second) deleteLog(ctx context.Context) error {
 	}
 	return nil
 }
+
+// secondCheckpoints returns the files that the second pipeline keeps its state in, or adds what its bucket has to texts.
+func (w *World) secondCheckpoints(ctx context.Context, texts map[string][]byte) ([]string, error) {
+	switch {
+	case w.second == nil:
+		return nil, nil
+	case w.cfg.Replicas == 0:
+		return []string{filepath.Join(w.replicas[0].dir, secondCheckpoint)}, nil
+	}
+	messages, err := rig.NATSLog(w.second.js, "KV_"+secondBucket).Read(ctx)
+	for _, m := range messages {
+		texts[secondBucket] = append(append(texts[secondBucket], m.Data...), '\n')
+	}
+	return nil, err
+}

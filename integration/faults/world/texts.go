@@ -33,6 +33,11 @@ func (w *World) Texts(ctx context.Context) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	second, err := w.secondCheckpoints(ctx, texts)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, second...)
 	for _, name := range append(files, w.StderrFiles()...) {
 		if texts[filepath.Base(name)], err = os.ReadFile(name); err != nil {
 			return nil, fmt.Errorf("read what the bridge wrote: %w", err)
