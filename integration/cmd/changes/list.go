@@ -1102,7 +1102,7 @@ var secret = slices.Concat(
 	})
 	if err != nil {`, `		return r.pass()
 	})
-	if err != nil {`, "TestSecret_values_are_masked_and_nothing_else"),
+	if err != nil {`, "TestSecret_of_any_form_keeps_its_values"),
 	),
 )
 
