@@ -313,6 +313,30 @@ func TestRefused_object_whose_name_another_one_had_survives_a_crash_between_both
 	r.stopSaved()
 }
 
+// The broker has refused the end of the first object, and the second one. It takes the end of the second one: the log
+// has the first, which is gone.
+func TestRefused_object_whose_name_another_one_had_has_its_own_end(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5")
+	refuse(log, "a")
+	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
+	send(t, s, source.Added, "a", "u2", "12", source.ReasonWatch)
+	r.settle()
+	require.True(t, s.lacks())
+	refuse(log)
+	send(t, s, source.Deleted, "a", "u2", "13", source.ReasonWatch)
+	r.settle()
+	log.set(func() {
+		last := log.log[len(log.log)-1]
+		assert.Equal(t, "u1", attribute(&last, "objectuid"))
+		assert.Equal(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default","uid":"u1",`+
+			`"resourceVersion":"5"}}`, string(last.Data))
+	})
+	assert.Equal(t, "deleted default/a u1 5 relist 3", log.lines()[len(log.lines())-1])
+	assert.Empty(t, alive(log.fakeLog))
+	assert.False(t, s.lacks())
+	r.stopSaved()
+}
+
 func TestRefused_changes_are_counted_once_by_all_processes(t *testing.T) {
 	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
 	w.put("configmaps", "shop/one", "")

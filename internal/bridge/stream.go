@@ -205,7 +205,10 @@ func (s *stream) next(c *source.Change, last *sequence.Row, listed bool) bool {
 		return false
 	}
 	e := events[len(events)-1]
-	c.UID, c.Epoch, c.Version = e.UID, e.Epoch, e.Version
+	if c.Op != source.Deleted || e.Again { // else classify finds whose end it is
+		c.UID = e.UID
+	}
+	c.Epoch, c.Version = e.Epoch, e.Version
 	if listed && s.saved.Owes.List == sequence.Repair {
 		c.Reason = source.ReasonRepair
 	}
@@ -280,6 +283,11 @@ func (s *stream) enqueue(key string, d delta) {
 func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh bool) {
 	d := &o.attempt.delta
 	last := lastOf(&row, exists)
+	if d.endsAnother(last) {
+		d.concluded, d.Reason = true, source.ReasonRelist
+		d.Body.Release()
+		d.Body = nil
+	}
 	if d.concluded && last != nil && !last.Ended() {
 		d.UID, d.ResourceVersion = row.UID, row.ResourceVersion
 	}
@@ -312,6 +320,12 @@ func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh boo
 		d.Op = source.Added
 	}
 	return true
+}
+
+// endsAnother reports whether a watch has shown the end of an object, and the log has another one alive under its name.
+// The broker has refused the end of that, and everything since.
+func (d *delta) endsAnother(last *sequence.Row) bool {
+	return d.Op == source.Deleted && d.Again == 0 && !d.concluded && last != nil && !last.Ended() && last.UID != d.UID
 }
 
 // lostFromLog reports whether the log had an event of a row's object, and has lost all of them.
