@@ -305,7 +305,9 @@ func removedWhileItRuns(n *notes) {
 	n.comeBack()
 	n.awaitStory("default/comes", "added")
 	n.mustWatchOn()
-	n.judge(oracle.Options{Gaps: oracle.AnyGap, Selected: func(oracle.Stream, string) bool { return true }}) // nothing was, for a time
+	n.judge(oracle.Options{ // nothing was selected, for a time
+		Gaps: oracle.AnyGap, Selected: func(oracle.Stream, string) bool { return true },
+	})
 }
 
 func removedWhileStopped(n *notes) {

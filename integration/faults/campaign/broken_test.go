@@ -53,6 +53,7 @@ const (
 	killed    = "killed at random"
 	restarted = "API server killed and restarted"
 	away      = "API server restarted while the bridge is away"
+	replaced  = "another stream in the place of the second pipeline's log"
 )
 
 var brokenBridges = map[string]broken{
@@ -180,6 +181,13 @@ var brokenBridges = map[string]broken{
 		world:  Planned{Replicas: 2, Checkpoint: world.CheckpointKafka, Faults: []string{handsFull}},
 		broker: world.Kafka,
 		kind:   "P5", what: "has published it, behind leader",
+	},
+	"a pipeline that ends the others": {
+		changes: []change{{
+			File: "cmd/kube-eventbridge/fleetended.go", Old: "		ended = append(ended, m)\n", New: "		return m.err\n",
+		}},
+		world: Planned{Second: true, Faults: []string{replaced}},
+		kind:  ended, what: "SECOND",
 	},
 }
 

@@ -67,20 +67,26 @@ func (r *round) began(kinds ...world.Kind) time.Time {
 	}
 }
 
-// behind is how far a gap may reach below the log, 0 for the oracle's limit. A position cannot be stored while a broker
-// is away or a disk is full, and some time after it: brokers start slowly on a busy machine. What Kafka has was stored
-// by the bridge's clock.
-func (r *round) behind() (longest time.Duration) {
-	if r.options.Broker == world.Kafka && r.jumped() {
-		return 1000 * time.Hour
-	}
-	for _, a := range r.acts {
-		if a.Parts&(world.Broker|world.Disk) != 0 {
-			longest = max(longest, 30*time.Second, a.ended.Sub(a.began)+10*time.Second)
+// behind returns how far a gap may reach below the log, by faults of parts in which a position is stored. It cannot be
+// stored while a broker is away or a disk is full, and some time after it: brokers start slowly on a busy machine. What
+// Kafka has was stored by the bridge's clock.
+func (r *round) behind(parts world.Part) func(oracle.GapFigure) time.Duration {
+	return func(g oracle.GapFigure) (longest time.Duration) {
+		if r.options.Broker == world.Kafka && r.jumped() {
+			return 1000 * time.Hour
 		}
+		for _, a := range r.acts {
+			near := r.jumped() || !a.began.After(g.At.Add(early)) && !a.ended.Add(remembered).Before(g.At)
+			if a.Parts&parts != 0 && near {
+				longest = max(longest, 30*time.Second, a.ended.Sub(a.began)+10*time.Second)
+			}
+		}
+		return longest
 	}
-	return longest
 }
+
+// remembered is for how long after a fault a gap may begin where that kept a position from being stored.
+const remembered = time.Minute
 
 // early is by how much a gap may seem older than the fault that causes it.
 const early = time.Second

@@ -131,7 +131,7 @@ func (r *round) expected() oracle.Options {
 		Partitions: partitions, Elected: r.replicas > 0, Seed: r.options.Seed,
 		Pipeline: world.Pipeline, Latest: r.subject.latest,
 		Canaries: oracle.NewCanaries(r.driver.Canaries()...), MaxPrinted: manyPrinted, Gaps: r.unjustified,
-		LogLost: r.logLost(), Forgot: r.began(world.CheckpointLost), Behind: r.behind(),
+		LogLost: r.logLost(), Forgot: r.began(world.CheckpointLost), Behind: r.behind(world.Broker | world.Disk),
 		Resync:  r.result.Audited > 0 || slices.ContainsFunc(r.acts, func(a act) bool { return a.Resyncs }),
 		Audited: r.result.Audited > 0,
 	}

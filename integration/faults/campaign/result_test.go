@@ -207,12 +207,45 @@ func TestActs_are_what_faults_did(t *testing.T) {
 	assert.Equal(t, restarted, r.acts[0].Name, "first act")
 	assert.Equal(t, at.Add(2*time.Second), r.acts[0].began, "first act")
 	assert.Equal(t, at.Add(5*time.Second), r.logLost(), "the log is lost")
-	assert.Equal(t, 30*time.Second, r.behind(), "a broker's fault keeps positions from being stored")
 	r.acts = r.acts[:1]
 	assert.Zero(t, r.logLost(), "the log is lost")
-	assert.Zero(t, r.behind(), "no fault keeps positions from being stored")
 	r.acts, r.tried = actsOf("", events), []world.Fault{{Clock: true}}
 	assert.Equal(t, time.Unix(0, 0), r.logLost(), "by a clock that has jumped the log may be lost at any time")
+}
+
+// A position cannot be stored while a broker is away, and for some time after it.
+func TestBehind_is_what_a_fault_has_taken(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	const fault = "log deleted while the bridge runs"
+	for name, c := range map[string]struct {
+		lasts, gap time.Duration
+		parts      world.Part
+		want       time.Duration
+	}{
+		"behind a short fault":      {5 * time.Second, 8 * time.Second, world.Broker, 30 * time.Second},
+		"behind a long fault":       {50 * time.Second, 55 * time.Second, world.Broker, time.Minute},
+		"during a fault":            {50 * time.Second, 20 * time.Second, world.Broker, time.Minute},
+		"before a fault":            {50 * time.Second, -2 * time.Second, world.Broker, 0},
+		"long after a fault":        {5 * time.Second, 2 * time.Minute, world.Broker, 0},
+		"a fault of another part":   {5 * time.Second, 8 * time.Second, world.SecondServer, 0},
+		"by a clock that has moved": {5 * time.Second, time.Hour, world.Broker, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := []world.Event{
+				{Kind: world.Begun, At: at},
+				{Kind: world.LogDeleted, At: at},
+				{Kind: world.Over, At: at.Add(c.lasts)},
+			}
+			for n := range events {
+				events[n].Fault = fault
+			}
+			r := round{acts: actsOf("", events)}
+			if c.gap == time.Hour {
+				r.tried = []world.Fault{{Clock: true}}
+			}
+			assert.Equal(t, c.want, r.behind(c.parts)(oracle.GapFigure{At: at.Add(c.gap)}))
+		})
+	}
 }
 
 // What is known does not count, and is said. An entry that does not occur any more is named.

@@ -4,6 +4,7 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -78,7 +79,8 @@ func (r *round) makeMany(ctx context.Context) error {
 	return g.Wait()
 }
 
-// judgeSecond compares the log of the second pipeline with the truth.
+// judgeSecond compares the log of the second pipeline with the truth, and those that faults have taken away, up to where
+// they were read.
 func (r *round) judgeSecond(ctx context.Context) error {
 	if r.second == nil {
 		return nil
@@ -87,23 +89,53 @@ func (r *round) judgeSecond(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log, err := rig.Entries(messages)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUnreadable, err)
-	}
 	streams := r.second.Selection.Streams(world.Cluster)
 	truth, err := r.recorder.TruthOf(oracle.Schedule{{Selections: [][]oracle.Stream{streams}}}, streams...)
 	if err != nil {
 		return err
 	}
+	o := r.expectedSecond()
+	judge := func(messages []rig.Message) error {
+		if err := r.inMode(messages); err != nil {
+			return err
+		}
+		log, err := entries(messages)
+		if err != nil {
+			return err
+		}
+		report := oracle.Judge(truth, log, o)
+		r.result.SecondEntries += len(log)
+		r.result.Unknown += report.Unknown
+		r.result.Alike += report.Alike
+		r.takeViolations("in the log of the second pipeline: ", report)
+		return nil
+	}
+	err = judge(messages)
+	o.Prefix = true
+	for _, removed := range r.world.SecondRemoved() {
+		err = errors.Join(err, judge(removed))
+	}
+	return err
+}
+
+// expectedSecond is what the log of the second pipeline is judged by.
+func (r *round) expectedSecond() oracle.Options {
 	o := r.expected()
-	o.Partitions, o.Pipeline, o.Latest = 0, world.SecondPipeline, nil
-	o.Gaps, o.LogLost, o.Forgot, o.Behind = r.unjustifiedSecond, r.world.SecondLost(), time.Time{}, 30*time.Second
-	o.Resync = o.Audited || !o.LogLost.IsZero() || slices.ContainsFunc(r.acts, func(a act) bool { return a.Resyncs && a.Loses == world.Note })
+	o.Partitions, o.Pipeline, o.Latest, o.Forgot = 0, world.SecondPipeline, nil, time.Time{}
+	o.Gaps, o.LogLost, o.Behind = r.unjustifiedSecond, r.world.SecondLost(), r.behind(world.SecondServer)
+	o.Resync = o.Audited || !o.LogLost.IsZero() ||
+		slices.ContainsFunc(r.acts, func(a act) bool { return a.Resyncs && a.Loses == world.Note })
 	o.Refused = r.refused()
-	report := oracle.Judge(truth, log, o)
-	r.result.SecondEntries, r.result.Unknown, r.result.Alike = len(log), r.result.Unknown+report.Unknown, r.result.Alike+report.Alike
-	r.takeViolations("in the log of the second pipeline: ", report)
+	return o
+}
+
+// inMode returns an error if a message is not in the mode that the second pipeline publishes in.
+func (r *round) inMode(messages []rig.Message) error {
+	for i := range messages {
+		if is := messages[i].Structured(); is != r.second.Structured {
+			return fmt.Errorf("%w: message %d is in structured mode: %t", errUnreadable, messages[i].Sequence, is)
+		}
+	}
 	return nil
 }
 
@@ -111,8 +143,9 @@ func (r *round) judgeSecond(ctx context.Context) error {
 // checkpoint is never lost.
 func (r *round) unjustifiedSecond(g oracle.GapFigure) string {
 	lost := r.world.SecondLost()
+	began := !lost.IsZero() && (r.jumped() || !lost.After(g.At.Add(early)))
 	switch {
-	case slices.Contains([]oracle.Cause{oracle.LogLost, oracle.Expired}, g.Cause) && !lost.IsZero() && (r.jumped() || !lost.After(g.At.Add(early))):
+	case began && (g.Cause == oracle.LogLost || g.Cause == oracle.Expired && g.From > 0):
 		return ""
 	case slices.Contains([]oracle.Cause{oracle.LogLost, oracle.CheckpointLost, oracle.Selection}, g.Cause):
 		return fmt.Sprintf("%s: %s: nothing of that happened to the second pipeline", g.Cause, g.Message)

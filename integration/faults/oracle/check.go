@@ -30,9 +30,9 @@ type Options struct {
 	// Forgot is when a checkpoint was first taken away, zero for never: a writer that starts later does not know which
 	// epochs the log has.
 	Forgot time.Time
-	// Behind is how long before a gap the log may have got what comes behind the gap's beginning: 5 s if it is 0. It is
-	// more where the bridge could not store its position.
-	Behind time.Duration
+	// Behind returns how long before a gap the log may have got what comes behind the gap's beginning: 5 s if it is nil,
+	// or returns less. It is more where the bridge could not store its position.
+	Behind func(GapFigure) time.Duration
 	// Refused reports whether the broker may have refused an event; nil is never. A rejection may stand for it then, and
 	// an event that says how many changes it stands for, or was found by a list, for all that was refused of the object.
 	// How many they are is not checked then.
@@ -183,6 +183,11 @@ func (j *judge) divide(log []Entry) {
 		}
 	}
 	j.parts = divideParts(own)
+	for _, part := range j.parts {
+		for _, problem := range applyPatches(part) {
+			j.violate(Violation{Promise: P9, What: problem})
+		}
+	}
 	if j.options.Partitions > 0 {
 		j.checkPartitions(own)
 		own = j.completed(own)

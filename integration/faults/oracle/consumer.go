@@ -26,9 +26,7 @@ type consumer struct {
 type held struct {
 	*Entry
 	exists bool
-	// content is the object, nil where that is not known.
-	content []byte
-	place   int // of the last event of the object in the partition that was read, applied or not
+	place  int // of the last event of the object in the partition that was read, applied or not
 }
 
 func newConsumer(atEqual bool) *consumer {
@@ -57,44 +55,70 @@ func (c *consumer) apply(e *Entry, place int) {
 	if last.Entry != nil {
 		remembered = last.Sequence
 	}
-	patch := e.patches()
 	op, _ := e.operation()
-	whole := op != Deleted && !patch
+	whole := op != Deleted && !e.patches()
 	if e.Sequence < remembered || e.Sequence == remembered && (!c.atEqual || !whole) {
 		last.place = max(last.place, place)
 		c.held[e.PartitionKey] = last
 		return
 	}
-	if patch && (!last.exists || last.UID != e.UID || last.ResourceVersion != e.BaseVersion) {
+	if e.patches() && (!last.exists || last.UID != e.UID || last.ResourceVersion != e.BaseVersion) {
 		c.failed = append(c.failed, fmt.Sprintf("%s is a patch of %s, and held is %v", e, e.BaseVersion, last.Entry))
 	}
-	content := e.content()
-	if patch {
-		content = c.patched(e, last.content)
-	}
-	c.held[e.PartitionKey] = held{Entry: e, exists: op != Deleted, content: content, place: place}
+	c.held[e.PartitionKey] = held{Entry: e, exists: op != Deleted, place: place}
 }
 
-// patched returns what a patch makes of an object; nil where that is not known.
-func (c *consumer) patched(e *Entry, object []byte) []byte {
-	if object == nil {
-		c.failed = append(c.failed, fmt.Sprintf("%s is a patch of what has no content", e))
-		return nil
-	}
-	var err error
-	if e.Payload == "merge-patch" {
-		object, err = jsonpatch.MergePatch(object, e.Data)
-	} else {
-		var patch jsonpatch.Patch
-		if patch, err = jsonpatch.DecodePatch(e.Data); err == nil {
-			object, err = patch.Apply(object)
+// applyPatches gives each patch of a partition what it makes of the object before, and returns what is wrong with
+// patches, and with the old objects of changes. Both start from the last event that a consumer applies.
+func applyPatches(log []*Entry) (problems []string) {
+	c := newConsumer(false)
+	for place, e := range log {
+		before := c.held[e.PartitionKey]
+		c.take(e, place)
+		if before.Entry == nil || c.held[e.PartitionKey].Entry != e {
+			continue
+		}
+		if problem := e.applyTo(before.Entry); problem != "" {
+			problems = append(problems, fmt.Sprintf("%s: %s", e, problem))
 		}
 	}
-	if err != nil {
-		c.failed = append(c.failed, fmt.Sprintf("%s does not apply: %v", e, err))
-		return nil
+	return problems
+}
+
+// applyTo applies a patch to the event before, or compares the old object of a change with that.
+func (e *Entry) applyTo(before *Entry) (problem string) {
+	object := before.content()
+	switch {
+	case e.patches() && object == nil:
+		return "a patch of what has no content"
+	case e.patches():
+		var err error
+		if e.patched, err = patch(object, e.Payload, e.Data); err != nil {
+			return fmt.Sprintf("it does not apply: %v", err)
+		}
+		e.Body = contentOf(e.patched)
+	case e.Payload == "change" && e.Type != typeRejected:
+		var change struct {
+			OldObject json.RawMessage `json:"oldObject"`
+		}
+		_ = json.Unmarshal(e.Data, &change) // what is no change is found elsewhere
+		if change.OldObject != nil && object != nil && contentOf(change.OldObject) != contentOf(object) {
+			return "its oldObject is not what the log had before"
+		}
 	}
-	return object
+	return ""
+}
+
+// patch returns what a patch makes of an object.
+func patch(object []byte, payload string, data []byte) ([]byte, error) {
+	if payload == "merge-patch" {
+		return jsonpatch.MergePatch(object, data)
+	}
+	steps, err := jsonpatch.DecodePatch(data)
+	if err != nil {
+		return nil, err
+	}
+	return steps.Apply(object)
 }
 
 // sweep drops the objects that a complete resync has not told.
@@ -255,19 +279,11 @@ func (h held) problem(want State, anyContent bool) string {
 		return ""
 	case h.UID != want.UID || h.ResourceVersion != fmt.Sprint(want.Version):
 		return fmt.Sprintf("holds %s", h.Entry)
-	case want.Body != "" && h.body() != "" && want.Body != h.body() && !anyContent:
+	case want.Body != "" && h.Body != "" && want.Body != h.Body && !anyContent:
 		return fmt.Sprintf("holds other content: %s", h.Entry)
 	default:
 		return ""
 	}
-}
-
-// body is a hash of the content, as in an entry.
-func (h held) body() string {
-	if h.patches() && h.content != nil {
-		return contentOf(h.content)
-	}
-	return h.Body
 }
 
 // divideParts returns the entries of each partition, in its order.

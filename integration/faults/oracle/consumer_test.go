@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // ghosts are logs that keep consumers from the truth, each with the words of the readings that have to find it. The
@@ -162,29 +163,79 @@ func TestConsumer_applies_patches_to_their_base(t *testing.T) {
 	}
 }
 
-// What patches make of an object is compared with what exists.
-func TestConsumer_holds_what_patches_make(t *testing.T) {
+// What patches make of an object is what exists, and an old object is what the log had before.
+func TestApplyPatches_makes_whole_objects(t *testing.T) {
 	object := `{"metadata":{"name":"x"},"data":{"a":"1","b":"2"}}`
-	patched := contentOf([]byte(`{"metadata":{"name":"x"},"data":{"a":"3"}}`))
+	want := `{"metadata":{"name":"x"},"data":{"a":"3"}}`
 	for name, c := range map[string]struct {
-		payload, patch string
-		failed         int
-		other          bool
+		payload, data string
+		problem       string
 	}{
-		"a merge patch":           {"merge-patch", `{"data":{"a":"3","b":null}}`, 0, false},
-		"a JSON patch":            {"json-patch", `[{"op":"replace","path":"/data/a","value":"3"},{"op":"remove","path":"/data/b"}]`, 0, false},
-		"one that makes another":  {"merge-patch", `{"data":{"a":"3"}}`, 0, true},
-		"one that does not apply": {"json-patch", `[{"op":"remove","path":"/data/c"}]`, 1, false},
+		"a merge patch": {"merge-patch", `{"data":{"a":"3","b":null}}`, ""},
+		"a JSON patch": {
+			"json-patch", `[{"op":"replace","path":"/data/a","value":"3"},{"op":"remove","path":"/data/b"}]`, "",
+		},
+		"one that does not apply":   {"json-patch", `[{"op":"remove","path":"/data/c"}]`, "it does not apply"},
+		"a change":                  {"change", `{"object":` + want + `,"oldObject":` + object + `}`, ""},
+		"a change without what was": {"change", `{"object":` + want + `}`, ""},
+		"a change of another state": {"change", `{"object":` + want + `,"oldObject":` + want + `}`, "its oldObject is not"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole, patch := entryOf("added u1 5 watch =a", 1), entryOf("updated u1 6 watch", 2)
-			whole.Data, patch.Data, patch.Payload, patch.BaseVersion, patch.Body = []byte(object), []byte(c.patch), c.payload, "5", ""
-			consumer := newConsumer(false)
-			consumer.take(&whole, 0)
-			consumer.take(&patch, 1)
-			problem := consumer.held[patch.PartitionKey].problem(State{UID: "u1", Version: 6, Op: Updated, Body: patched}, false)
-			assert.Equal(t, c.other, problem != "", problem)
-			assert.Len(t, consumer.failed, c.failed)
+			whole, next := entryOf("added u1 5 watch =a", 1), entryOf("updated u1 6 watch", 2)
+			whole.Data, next.Data = []byte(object), []byte(c.data)
+			next.Payload, next.BaseVersion = c.payload, "5"
+			problems := applyPatches([]*Entry{&whole, &next})
+			if c.problem != "" {
+				require.Len(t, problems, 1)
+				assert.Contains(t, problems[0], c.problem)
+				return
+			}
+			assert.Empty(t, problems)
+			assert.JSONEq(t, want, string(next.content()))
+		})
+	}
+}
+
+// A patch cannot start from a rejection, nor a state that a patch makes be another one than the truth has.
+func TestCheck_judges_what_patches_make(t *testing.T) {
+	object := func(version, a string) []byte {
+		return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","uid":"u1",`+
+			`"resourceVersion":%q},"data":{"a":%q}}`, version, a)
+	}
+	patch := func(version, a string) []byte {
+		return fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{"a":%q}}`, version, a)
+	}
+	for name, c := range map[string]struct {
+		suffix, a string
+		want      []Promise
+	}{
+		"the state":                {"", "2", nil},
+		"another state on the way": {"", "wrong", []Promise{P4, P6}},
+		"a patch of a rejection":   {".rejected", "2", []Promise{P9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := script{
+				truth: []string{
+					"added u1 5 =" + contentOf(object("5", "1")), "updated u1 6 =" + contentOf(object("6", "2")),
+					"updated u1 7 =" + contentOf(object("7", "3")),
+				},
+				log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6" + c.suffix + " watch", "updated u1 7 watch"},
+				options: Options{Refused: refuses(true)},
+			}
+			truth, log := s.build(t)
+			last := len(log) - 1
+			log[last-2].Data, log[last-2].Body = object("5", "1"), contentOf(object("5", "1"))
+			for n, data := range map[int][]byte{last - 1: patch("6", c.a), last: patch("7", "3")} {
+				if log[n].Type != typeRejected {
+					log[n].Payload, log[n].Data, log[n].Body = "merge-patch", data, ""
+					log[n].BaseVersion = log[n-1].ResourceVersion
+				}
+			}
+			found := Check(truth, log, s.options)
+			for _, p := range []Promise{P1, P2, P3, P4, P6, P9} {
+				got := slices.ContainsFunc(found, func(v Violation) bool { return v.Promise == p })
+				assert.Equal(t, slices.Contains(c.want, p), got, "%s: %v", p, found)
+			}
 		})
 	}
 }

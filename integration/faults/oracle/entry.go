@@ -45,6 +45,9 @@ type Entry struct {
 
 	Headers map[string][]string
 	Data    []byte
+
+	// patched is what a patch makes of the object before.
+	patched []byte
 }
 
 // The types of events that are checked. An entry of another type is a violation, except the announcement of a writer.
@@ -110,10 +113,13 @@ func NewEntry(headers map[string][]string, data []byte, place uint64) (Entry, er
 	return e, nil
 }
 
-// content is the object that the data has; nil where that is a patch, or less than an object.
+// content is the object that an event tells; nil where that is not known, or less than an object. Of a patch it is known
+// when it has been applied.
 func (e *Entry) content() []byte {
 	switch {
 	case e.Type == typeRejected:
+	case e.patches():
+		return e.patched
 	case e.Payload == "object", e.Payload == "":
 		return e.Data
 	case e.Payload == "change":
@@ -133,14 +139,13 @@ func (e *Entry) patches() bool {
 }
 
 // dataProblem says what is wrong with the data of an event about an object, or nothing: it is that object, in that
-// version, and of the resource's kind. What a patch makes of an object consumers see.
+// version, and of the resource's kind.
 func dataProblem(e *Entry, resource schema.GroupVersionResource) string {
 	data := e.Data
-	if e.patches() {
-		return ""
-	}
-	if e.Payload == "change" {
-		data = e.content()
+	if e.patches() || e.Payload == "change" {
+		if data = e.content(); data == nil && e.patches() {
+			return ""
+		}
 	}
 	var object metav1.PartialObjectMetadata
 	switch err := json.Unmarshal(data, &object); {

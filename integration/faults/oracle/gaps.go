@@ -3,7 +3,6 @@
 package oracle
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -56,7 +55,10 @@ func (s *streamJudge) figure(m *mark, next int) {
 	}
 	s.judge.report.Gaps = append(s.judge.report.Gaps, figure)
 	s.judge.report.Avoidable += m.avoidable
-	limit := cmp.Or(s.judge.options.Behind, longestBehind)
+	limit := longestBehind
+	if behind := s.judge.options.Behind; behind != nil {
+		limit = max(limit, behind(figure))
+	}
 	if figure.Behind > limit && m.body.Cause != CheckpointLost && m.body.Cause != LogLost {
 		s.violateMark(m, fmt.Sprintf("the gap begins before what the log had got %s earlier", figure.Behind))
 	}

@@ -648,8 +648,9 @@ var scripts = map[string]script{
 		}, log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch"}, want: []Promise{P1},
 	},
 	"a broker that refuses has rejections, and one event for what it has refused": {
-		truth: []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"}, options: Options{Refused: refuses(true)},
-		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch", "updated u1 8 relist"},
+		truth:   []string{"added u1 5", "updated u1 6", "updated u1 7", "updated u1 8"},
+		options: Options{Refused: refuses(true)},
+		log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch", "updated u1 8 relist"},
 	},
 	"a broker that refuses loses no change that nothing stands for": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: refuses(true)},
@@ -657,7 +658,8 @@ var scripts = map[string]script{
 	},
 	"a broker that takes everything again has no rejections": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: refuses(false)},
-		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch", "updated u1 7 watch"}, want: []Promise{P1},
+		log:  []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6.rejected watch", "updated u1 7 watch"},
+		want: []Promise{P1},
 	},
 	"a broker that refuses has what an object is in the end": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: refuses(true)},
@@ -846,7 +848,8 @@ func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
 	log[4].Stored = time.Unix(8, 0)
 	found := Check(truth, log, Options{Gaps: AnyGap})
 	assert.True(t, len(found) == 1 && found[0].Promise == P6, "six seconds: %v", found)
-	assert.Empty(t, Check(truth, log, Options{Behind: 30 * time.Second, Gaps: AnyGap}), "where positions could not be stored")
+	behind := func(GapFigure) time.Duration { return 30 * time.Second }
+	assert.Empty(t, Check(truth, log, Options{Behind: behind, Gaps: AnyGap}), "where positions could not be stored")
 }
 
 func TestNewEntry_reads_a_message(t *testing.T) {

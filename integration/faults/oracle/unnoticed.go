@@ -99,7 +99,8 @@ func (s *streamJudge) firstEarly(next int) (first uint64) {
 	}
 	h := s.eras[next].first
 	for _, l := range s.lines {
-		if l.era < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l) && (first == 0 || l.version < first) {
+		early := l.era < next && l.version > s.judge.truth.Histories[h].First && s.has(h, l) && !s.has(h-1, l)
+		if early && (first == 0 || l.version < first) {
 			first = l.version
 		}
 	}
@@ -133,11 +134,10 @@ func (o *object) stateBefore(i int) int {
 	})
 }
 
-// excuse marks what need not be in a log of which nothing was undone by the restoration to a version that began history
-// h. Where versions tell nobody of it in time, that is also an object of which history h has the last version that was
-// published and undone: what it went through in h up to there is excused, and counted. So is what lies below first, the
-// version of what a watch has shown of h before the stream knew of that. What was undone and is excused is counted
-// apart.
+// excuse marks what the log need not have because of the restoration to a version that began history h. Alike says that
+// no version showed the restoration in time. Then two things of h are excused and counted: what an object went through
+// up to the last version that was published and undone, if h has that version too; and what lies below first, up to
+// which a watch showed nothing of h. What was undone and never published is excused, and counted apart.
 func (o *object) excuse(h int, version, first uint64, alike bool) (counted, before int) {
 	undone := func(st State) bool { return st.History == h-1 && st.Version > version }
 	last, twin := o.lastPublished(undone), -1

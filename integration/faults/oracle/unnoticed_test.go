@@ -146,10 +146,12 @@ func TestJudge_excuses_what_versions_cannot_tell_until_another_stream_does(t *te
 	}
 }
 
-// Each object of the log has moved on in the new history when the stream looks, and so has that history itself. The watch
-// that another stream then breaks off began at a version of the former one.
+// Each object of the log has moved on in the new history when the stream looks, and so has that history itself. The
+// watch that another stream then breaks off began at a version of the former one.
 func TestJudge_excuses_what_lies_below_a_position_of_the_former_history(t *testing.T) {
-	soon := []string{"h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 8 =d", "h1 updated u1 10 =e", "h1 updated u1 12 =f"}
+	soon := []string{
+		"h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 8 =d", "h1 updated u1 10 =e", "h1 updated u1 12 =f",
+	}
 	late := []string{"h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 21 =d", "h1 updated u1 22 =f"}
 	far := []string{"h1 updated u1 4", "h1 updated u1 8 =d", "h1 updated u1 21 =e", "h1 updated u1 900 =f"}
 	for name, c := range map[string]struct {

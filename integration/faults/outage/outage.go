@@ -176,7 +176,7 @@ func (o *outage) judge(ctx context.Context) error {
 	}
 	options := oracle.Options{
 		Seed: o.cfg.Seed, Pipeline: world.Pipeline, Texts: texts, Canaries: oracle.NewCanaries(o.driver.Canaries()...),
-		BufferLimit: o.cfg.Buffer, RSSLimit: o.cfg.rssLimit(), Gaps: o.unjustified, Behind: 30 * time.Second,
+		BufferLimit: o.cfg.Buffer, RSSLimit: o.cfg.rssLimit(), Gaps: o.unjustified, Behind: func(oracle.GapFigure) time.Duration { return 30 * time.Second },
 	}
 	for _, s := range o.result.Samples {
 		options.Samples = append(options.Samples, oracle.Sample{BufferedBytes: s.Buffered, RSS: s.RSS})

@@ -181,7 +181,7 @@ func (f Fault) With(g Fault) Fault {
 		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
 		FUSE: f.FUSE || g.FUSE, Alone: f.Alone || g.Alone, Together: f.Together || g.Together,
 		Checkpoint: max(f.Checkpoint, g.Checkpoint), CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock,
-		Action: f.Action || g.Action, Resyncs: f.Resyncs || g.Resyncs,
+		Action: f.Action || g.Action, Resyncs: f.Resyncs || g.Resyncs, Refuses: f.Refuses || g.Refuses,
 		Gaps: slices.Concat(f.Gaps, g.Gaps), w: f.w,
 	}
 	if f.Loses == Note {

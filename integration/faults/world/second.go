@@ -54,6 +54,7 @@ type second struct {
 	// largest is the size of the largest message, 0 for the server's default.
 	largest int32
 	lost    time.Time // when the log was first taken away
+	removed [][]rig.Message
 }
 
 // The users of the second server, and their password.
@@ -72,7 +73,8 @@ func (w *World) startSecond(context.Context) (err error) {
 	if err := os.WriteFile(w.secondPassword(), []byte(secondPassword), 0o600); err != nil {
 		return err
 	}
-	s.conn, err = nats.Connect(s.server.URL(), nats.UserInfo(secondJudge, secondPassword), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	s.conn, err = nats.Connect(s.server.URL(), nats.UserInfo(secondJudge, secondPassword),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -130,7 +132,8 @@ func (s *second) pipeline(w *World, r *replica) string {
     resources: %s
     encoding: {mode: %s, %s}
     sink: {nats: {servers: [%q], stream: %s, duplicateWindow: %s, user: %s, passwordFile: %q}}
-    checkpoint: {%s}`, SecondPipeline, s.Selection.YAML(), mode, published, s.server.URL(), secondStream, DuplicateWindow, secondUser,
+    checkpoint: {%s}`,
+		SecondPipeline, s.Selection.YAML(), mode, published, s.server.URL(), secondStream, DuplicateWindow, secondUser,
 		w.secondPassword(), checkpoint)
 }
 
@@ -153,10 +156,21 @@ func (w *World) SecondLost() time.Time {
 	return w.second.lost
 }
 
+// SecondRemoved returns the logs of the second pipeline that faults have taken away, as they were read just before.
+func (w *World) SecondRemoved() [][]rig.Message {
+	w.second.mu.Lock()
+	defer w.second.mu.Unlock()
+	return slices.Clone(w.second.removed)
+}
+
 // deleteLog removes the log with all its messages. One that is not there is no error.
 func (s *second) deleteLog(ctx context.Context) error {
+	messages, err := s.log.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("read the log of the second pipeline: %w", err)
+	}
 	s.mu.Lock()
-	if s.lost.IsZero() {
+	if s.removed = append(s.removed, slices.Clone(messages)); s.lost.IsZero() {
 		s.lost = time.Now()
 	}
 	s.mu.Unlock()
@@ -166,7 +180,8 @@ func (s *second) deleteLog(ctx context.Context) error {
 	return nil
 }
 
-// secondCheckpoints returns the files that the second pipeline keeps its state in, or adds what its bucket has to texts.
+// secondCheckpoints returns the files that the second pipeline keeps its state in, or adds what its bucket has to
+// texts.
 func (w *World) secondCheckpoints(ctx context.Context, texts map[string][]byte) ([]string, error) {
 	switch {
 	case w.second == nil:

@@ -54,8 +54,8 @@ type Config struct {
 	// before that, with all that the bridge may read from then on, and when it reads certainly what it is to read.
 	Selection selection.Selection
 	Selects   func(ctx context.Context, may ...selection.Selection) error
-	// Second, if it is not nil, is a second pipeline. Meanwhile is called, if it is not nil, while that is broken, and
-	// what else is not: the first pipeline has to go on. When says what is broken.
+	// Second, if it is not nil, is a second pipeline. Meanwhile is called, if it is not nil, while only that is broken:
+	// the first one has to go on. When says what is broken.
 	Second    *Second
 	Meanwhile func(ctx context.Context, when string) error
 	// Forgets is called, if it is not nil, when the log and the checkpoint have become what they were at a time.
@@ -131,7 +131,9 @@ func Start(ctx context.Context, cfg Config) (*World, error) {
 		w.cfg.Checkpoint = cmp.Or(w.cfg.Checkpoint, w.cfg.Broker)
 	}
 	w.cfg.Checkpoint = cmp.Or(w.cfg.Checkpoint, CheckpointFile)
-	for _, step := range []func(context.Context) error{w.prepare, w.startKubernetes, w.startBroker, w.startSecond, w.makeReplicas} {
+	for _, step := range []func(context.Context) error{
+		w.prepare, w.startKubernetes, w.startBroker, w.startSecond, w.makeReplicas,
+	} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, w.Close())
 		}

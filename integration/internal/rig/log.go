@@ -54,13 +54,19 @@ func (m *Message) Entry() (oracle.Entry, error) {
 	return e, err
 }
 
+// Structured reports whether the message is in structured mode.
+func (m *Message) Structured() bool {
+	for name, values := range m.Header {
+		if strings.EqualFold(name, "content-type") && slices.Equal(values, []string{"application/cloudevents+json"}) {
+			return true
+		}
+	}
+	return false
+}
+
 // binary returns what the message would be in binary mode. In structured mode the attributes stand beside the data.
 func (m *Message) binary() (header map[string][]string, data []byte, err error) {
-	structured := false
-	for name, values := range m.Header {
-		structured = structured || strings.EqualFold(name, "content-type") && slices.Equal(values, []string{"application/cloudevents+json"})
-	}
-	if !structured {
+	if !m.Structured() {
 		return m.Header, m.Data, nil
 	}
 	var attributes map[string]json.RawMessage

@@ -29,14 +29,18 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMessage_is_read_alike_in_both_modes(t *testing.T) {
-	binary := Message{Sequence: 7, Subject: "k8s.c.core.configmaps.a.b", Data: []byte(`{"metadata":{"name":"b"}}`), Header: map[string][]string{
-		"Content-Type": {"application/json"}, "ce-specversion": {"1.0"}, "ce-id": {"1"}, "ce-source": {"s"}, "ce-name": {"b%20c"},
-		"ce-type": {"io.kube-eventbridge.resource.added.v1"}, "ce-payload": {"object"}, "ce-sampledrate": {"3"},
-	}}
+	binary := Message{
+		Sequence: 7, Subject: "k8s.c.core.configmaps.a.b", Data: []byte(`{"metadata":{"name":"b"}}`),
+		Header: map[string][]string{
+			"Content-Type": {"application/json"}, "ce-specversion": {"1.0"}, "ce-id": {"1"}, "ce-source": {"s"},
+			"ce-name": {"b%20c"}, "ce-type": {"io.kube-eventbridge.resource.added.v1"}, "ce-payload": {"object"},
+			"ce-sampledrate": {"3"},
+		},
+	}
 	structured := binary
 	structured.Header = map[string][]string{"content-type": {"application/cloudevents+json"}}
-	structured.Data = []byte(`{"specversion":"1.0","id":"1","source":"s","name":"b c","type":"io.kube-eventbridge.resource.added.v1",` +
-		`"payload":"object","sampledrate":3,"data":{"metadata":{"name":"b"}}}`)
+	structured.Data = []byte(`{"specversion":"1.0","id":"1","source":"s","name":"b c","payload":"object","sampledrate":3,` +
+		`"type":"io.kube-eventbridge.resource.added.v1","data":{"metadata":{"name":"b"}}}`)
 	want, is := must.Get(binary.Entry())(t), must.Get(structured.Entry())(t)
 	want.Headers, is.Headers = nil, nil
 	assert.Equal(t, want, is)
