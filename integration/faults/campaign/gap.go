@@ -69,17 +69,26 @@ func (r *round) began(kinds ...world.Kind) time.Time {
 
 // behind returns how far a gap may reach below the log, by faults of parts in which a position is stored. It cannot be
 // stored while a broker is away or a disk is full, and some time after it: brokers start slowly on a busy machine. What
-// Kafka has was stored by the bridge's clock.
+// Kafka has was stored by the bridge's clock. A bridge that is killed again and again, or whose watches are slow, stores
+// none either.
 func (r *round) behind(parts world.Part) func(oracle.GapFigure) time.Duration {
 	return func(g oracle.GapFigure) (longest time.Duration) {
 		if r.options.Broker == world.Kafka && r.jumped() {
 			return 1000 * time.Hour
 		}
+		var slow time.Duration
 		for _, a := range r.acts {
-			near := r.jumped() || !a.began.After(g.At.Add(early)) && !a.ended.Add(remembered).Before(g.At)
-			if a.Parts&parts != 0 && near {
-				longest = max(longest, 30*time.Second, a.ended.Sub(a.began)+10*time.Second)
+			lasted := a.ended.Sub(a.began)
+			switch {
+			case !r.jumped() && (a.began.After(g.At.Add(early)) || a.ended.Add(remembered).Before(g.At)):
+			case a.Parts&parts != 0:
+				longest = max(longest, 30*time.Second, lasted+10*time.Second)
+			case a.Parts&(world.Process|world.API) != 0 && lasted > 0:
+				slow += lasted
 			}
+		}
+		if slow > 0 {
+			longest = max(longest, 5*time.Second+slow)
 		}
 		return longest
 	}
@@ -87,6 +96,13 @@ func (r *round) behind(parts world.Part) func(oracle.GapFigure) time.Duration {
 
 // remembered is for how long after a fault a gap may begin where that kept a position from being stored.
 const remembered = time.Minute
+
+// beginning reports whether log and checkpoint were removed so shortly before that the first list may not be complete.
+func (r *round) beginning(at time.Time) bool {
+	return slices.ContainsFunc(r.acts, func(a act) bool {
+		return a.kind == world.Fresh && (r.jumped() || !a.began.After(at.Add(early)) && !a.ended.Add(remembered).Before(at))
+	})
+}
 
 // early is by how much a gap may seem older than the fault that causes it.
 const early = time.Second
@@ -116,7 +132,7 @@ func (r *round) unjustifiedBy(g oracle.GapFigure, acts []act) string {
 	}
 	lost := g.Cause == oracle.LogLost || g.Cause == oracle.CheckpointLost ||
 		(g.Cause == oracle.Restored || g.Cause == oracle.Rebuilt) && may(oracle.CheckpointLost) ||
-		g.Cause == oracle.Selection && (may(oracle.CheckpointLost) || may(oracle.LogLost))
+		g.Cause == oracle.Selection && (may(oracle.CheckpointLost) || may(oracle.LogLost) || r.beginning(g.At))
 	switch {
 	case !may(g.Cause) && !r.refilled(g):
 		return fmt.Sprintf("%s: %s: no fault may cause it that began before, of: %s", g.Cause, g.Message, names(r.tried))

@@ -5,6 +5,7 @@ package campaign
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -132,6 +133,16 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 			oracle.GapFigure{Cause: oracle.Selection},
 			true,
 		},
+		"another selection before the first list is complete begins at 0": {
+			"killed in the middle of the first list" + separator + "namespaces narrowed and widened",
+			oracle.GapFigure{Cause: oracle.Selection},
+			true,
+		},
+		"another selection long after the first list begins at 0": {
+			"killed in the middle of the first list" + separator + "namespaces narrowed and widened",
+			oracle.GapFigure{Cause: oracle.Selection, At: now.Add(2 * time.Minute)},
+			false,
+		},
 		"a restart is no restoration": {restarted, oracle.GapFigure{From: 1, Cause: oracle.Restored}, false},
 		"another definition, custom resource": {
 			"a CRD's spec changed", oracle.GapFigure{Stream: widgets, From: 1, Cause: old}, true,
@@ -148,7 +159,11 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 			for name := range strings.SplitSeq(c.faults, separator) {
 				require.NotEmpty(t, faults[name].Name, "there is no fault %q", name)
 				r.tried = append(r.tried, faults[name])
-				r.acts = append(r.acts, act{Fault: faults[name], kind: world.Note, began: now})
+				kind := world.Note
+				if faults[name].Loses == world.Fresh {
+					kind = world.Fresh
+				}
+				r.acts = append(r.acts, act{Fault: faults[name], kind: kind, began: now, ended: now})
 			}
 			if c.gap.At.IsZero() {
 				c.gap.At = now
@@ -315,5 +330,46 @@ func TestKinds_of_errors(t *testing.T) {
 		world.ErrMissed:          "",
 	} {
 		assert.Equal(t, want, kindOf(err), "%v", err)
+	}
+}
+
+// An action has the first pipeline read the ConfigMaps of all namespaces.
+func TestAreas_have_what_the_second_pipeline_reads(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	s := newSubject(random)
+	before := len(s.areas)
+	second := newSecond(random)
+	for second.Selection[0].NamespaceSelector == "" {
+		second = newSecond(random)
+	}
+	s.include(second.Selection)
+	s.include(second.Selection)
+	assert.Len(t, s.areas, before+labelled, "%s is in them already", whole)
+}
+
+// By the revisions that the faults tell of, it is known about when a state came to be.
+func TestSpan_bears_what_came_to_be_then(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	second := func(n int) time.Time { return at.Add(time.Duration(n) * time.Second) }
+	events := []world.Event{
+		{At: second(0), Revision: 10}, {At: second(5)}, {At: second(10), Revision: 20}, {At: second(20), Revision: 30},
+		{At: second(30), Revision: 40},
+	}
+	for name, c := range map[string]struct {
+		span    span
+		version uint64
+		want    bool
+	}{
+		"of the time":                 {span{second(12), second(18)}, 25, true},
+		"just before":                 {span{second(12), second(18)}, 20, true},
+		"before":                      {span{second(12), second(18)}, 19, false},
+		"just behind":                 {span{second(12), second(18)}, 30, true},
+		"behind":                      {span{second(12), second(18)}, 31, false},
+		"behind the last one":         {span{second(12), second(50)}, 99, true},
+		"of a time that is not known": {span{}, 99, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, c.want, c.span.bears(oracle.State{Version: c.version}, events))
+		})
 	}
 }

@@ -135,6 +135,7 @@ func (r *round) draws() {
 	}
 	if two {
 		r.second = newSecond(r.random)
+		r.subject.include(r.second.Selection)
 	}
 	if r.checkpoint != world.CheckpointFile {
 		r.result.Checkpoint = r.checkpoint

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -125,7 +126,15 @@ func (r *round) expectedSecond() oracle.Options {
 	o.Gaps, o.LogLost, o.Behind = r.unjustifiedSecond, r.world.SecondLost(), r.behind(world.SecondServer)
 	o.Resync = o.Audited || !o.LogLost.IsZero() ||
 		slices.ContainsFunc(r.acts, func(a act) bool { return a.Resyncs && a.Loses == world.Note })
-	o.Refused = r.refused()
+	if refused := r.refused(); refused != nil {
+		events := r.world.Events()
+		o.Refused = func(e *oracle.Entry) bool {
+			return slices.ContainsFunc(refused, func(s span) bool { return s.has(e) })
+		}
+		o.RefusedState = func(st oracle.State) bool {
+			return slices.ContainsFunc(refused, func(s span) bool { return s.bears(st, events) })
+		}
+	}
 	return o
 }
 
@@ -159,18 +168,45 @@ func ofFirst(a act) bool {
 	return a.Parts&(world.Broker|world.Disk) != 0 && a.Parts&world.API == 0 || a.Loses == world.CheckpointLost
 }
 
-// refused reports of an event of the second pipeline whether its server refused some when that was recorded; it is nil
-// if it refused none.
-func (r *round) refused() func(*oracle.Entry) bool {
-	acts := slices.DeleteFunc(slices.Clone(r.acts), func(a act) bool { return !a.Refuses })
-	if len(acts) == 0 {
-		return nil
+// refused returns when the second pipeline's server refused events.
+func (r *round) refused() (all []span) {
+	for _, a := range r.acts {
+		switch {
+		case !a.Refuses:
+		case r.jumped():
+			all = append(all, span{})
+		default:
+			all = append(all, span{a.began.Add(-before), a.ended.Add(before)})
+		}
 	}
-	return func(e *oracle.Entry) bool {
-		return r.jumped() || slices.ContainsFunc(acts, func(a act) bool {
-			return !e.Recorded.Before(a.began.Add(-before)) && !e.Recorded.After(a.ended.Add(before))
-		})
+	return all
+}
+
+// span is a time; of the zero one nothing is known.
+type span struct{ from, to time.Time }
+
+// has reports whether an event may have been refused in that time, by when it was recorded.
+func (s span) has(e *oracle.Entry) bool {
+	return s == span{} || !e.Recorded.Before(s.from) && !e.Recorded.After(s.to)
+}
+
+// bears reports whether a state may have come to be in that time, by what the faults tell of etcd's revisions.
+func (s span) bears(st oracle.State, events []world.Event) bool {
+	if s == (span{}) {
+		return true
 	}
+	low, high := int64(0), int64(math.MaxInt64)
+	for _, e := range events {
+		switch {
+		case e.Revision == 0:
+		case !e.At.After(s.from):
+			low = e.Revision
+		case !e.At.Before(s.to):
+			high = min(high, e.Revision)
+		}
+	}
+	version := int64(st.Version)                           //nolint:gosec // revisions are small
+	return low > high || low <= version && version <= high // a restored etcd begins below
 }
 
 // before is how long before a fault what was refused may have been read, and how long after its end.

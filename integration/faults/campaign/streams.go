@@ -55,6 +55,15 @@ func newSubject(random *rand.Rand) subject {
 	return s
 }
 
+// include adds the namespaces of another pipeline's ConfigMaps to the areas: the first one reads all for a while.
+func (s *subject) include(other selection.Selection) {
+	for _, of := range other.Streams(world.Cluster) {
+		if of.Resource == drive.ConfigMaps.Resource && !slices.Contains(s.areas, of) {
+			s.areas = append(s.areas, of)
+		}
+	}
+}
+
 // selects takes note of what the bridge may read from now on. What it reads certainly it has begun to read before.
 func (r *round) selects(ctx context.Context, may ...selection.Selection) error {
 	if len(may) == 1 {

@@ -37,6 +37,9 @@ type Options struct {
 	// an event that says how many changes it stands for, or was found by a list, for all that was refused of the object.
 	// How many they are is not checked then.
 	Refused func(*Entry) bool
+	// RefusedState reports whether the broker may have refused the event of a state; nil is never. An object that was made
+	// in such a state may come and go without an event.
+	RefusedState func(State) bool
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
 	// Prefix says that the log was cut off while the bridge was writing: no last state is demanded, and of each object

@@ -45,6 +45,9 @@ func (s *streamJudge) checkMissing(o *object) {
 		case latest && s.standsFor(o, next, st.live()) && (st.live() || !had(alive, st)):
 			s.judge.report.Folded++
 			since.folded++
+		case s.cameAndWent(o, i):
+			s.judge.report.Hidden++
+			since.hidden++
 		default:
 			s.lost(o, i, next, !st.live() && had(alive, st))
 		}
@@ -61,6 +64,17 @@ func (s *streamJudge) standsFor(o *object, next int, live bool) bool {
 	l := o.lines[next]
 	return !refused || l.Type == typeRejected || l.Reason == "relist" || l.SampledRate > 1 ||
 		l.op == Deleted && next+1 < len(o.lines) && s.standsFor(o, next+1, live) // the next object of the name has the number
+}
+
+// cameAndWent reports whether a state is of an object that was made while the broker refused events, and has ended, and
+// that the log has nothing of.
+func (s *streamJudge) cameAndWent(o *object, i int) bool {
+	may, uid := s.judge.options.RefusedState, o.truth[i].UID
+	of := func(st State) bool { return st.UID == uid }
+	first := slices.IndexFunc(o.truth, of)
+	return may != nil && may(o.truth[first]) &&
+		slices.ContainsFunc(o.truth[first:], func(st State) bool { return of(st) && !st.live() }) &&
+		!slices.ContainsFunc(o.lines, func(l *line) bool { return l.UID == uid })
 }
 
 // left reports whether an event says that its object is not selected any more, where no schedule says when it was.
@@ -109,7 +123,9 @@ func had(l *line, st State) bool { return l != nil && l.op != Deleted && l.UID =
 
 func (s *streamJudge) lost(o *object, i, near int, deletion bool) {
 	s.judge.report.Lost++
-	s.uncovered++
+	if s.uncovered++; s.uncovered == 1 {
+		s.firstUncovered = o.key + " " + o.truth[i].String()
+	}
 	promise := P3
 	switch {
 	case deletion:

@@ -21,8 +21,9 @@ type streamJudge struct {
 	pauses []interval
 	eras   []era
 	start  position
-	// uncovered counts states that are missing and that nothing stands for.
-	uncovered int
+	// uncovered counts states that are missing and that nothing stands for. FirstUncovered is the first one.
+	uncovered      int
+	firstUncovered string
 }
 
 // object is one name.
@@ -119,7 +120,8 @@ func (s *streamJudge) check() {
 		s.checkFinal(s.objects[key])
 	}
 	if s.uncovered > 0 {
-		s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: fmt.Sprintf("%d states are missing that no gap announces", s.uncovered)})
+		s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: fmt.Sprintf(
+			"%d states are missing that no gap announces, the first of them %s", s.uncovered, s.firstUncovered)})
 	}
 	s.checkGaps()
 }
@@ -379,7 +381,18 @@ func (s *streamJudge) listed(l *line) bool {
 			return false
 		}
 		return m.to.version == l.version || l.Reason == "repair" && m.body.Cause == LogLost && m.said <= l.version
-	}) || l.retires || l.Reason != "relist" && l.Reason != "snapshot" && l.Reason != "repair"
+	}) || l.retires || l.Reason != "relist" && l.Reason != "snapshot" && l.Reason != "repair" || s.foundGone(l)
+}
+
+// foundGone reports whether a deletion may be one that the broker has refused: the object was read again, at a version
+// behind its end, and before another object had its name.
+func (s *streamJudge) foundGone(l *line) bool {
+	if s.judge.options.Refused == nil || l.Reason != "relist" {
+		return false
+	}
+	truth := s.objects[l.key()].truth
+	end := slices.IndexFunc(truth, func(st State) bool { return st.UID == l.UID && !st.live() })
+	return end >= 0 && truth[end].Version <= l.version && (end+1 == len(truth) || l.version < truth[end+1].Version)
 }
 
 func (s *streamJudge) violateLine(p Promise, l *line, what string) {

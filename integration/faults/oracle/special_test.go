@@ -125,6 +125,11 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // refuses is for [Options.Refused].
 func refuses(may bool) func(*Entry) bool { return func(*Entry) bool { return may } }
 
+// refusesUntil is for [Options.RefusedState].
+func refusesUntil(version uint64) func(State) bool {
+	return func(st State) bool { return st.Version <= version }
+}
+
 var restored = []History{{First: 1, Last: 20}, {First: 5, Last: 1000}}
 
 var scripts = map[string]script{
@@ -655,6 +660,40 @@ var scripts = map[string]script{
 	"a broker that refuses loses no change that nothing stands for": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: refuses(true)},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"}, want: []Promise{P6},
+	},
+	"an end that a broker has refused is published at a version behind it": {
+		truth: []string{"added u1 5", "deleted u1 6", "added u2 9"}, options: Options{Refused: refuses(true)},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5>8 relist", "added u2 9 watch"},
+	},
+	"an end that a broker has refused is published at no version of the next object": {
+		truth: []string{"added u1 5", "deleted u1 6", "added u2 9"}, options: Options{Refused: refuses(true)},
+		log:  []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5>9 relist", "added u2 9 watch"},
+		want: []Promise{P4},
+	},
+	"an end that no broker has refused has a list's version": {
+		truth: []string{"added u1 5", "deleted u1 6", "added u2 9"}, want: []Promise{P4},
+		log: []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5>8 relist", "added u2 9 watch"},
+	},
+	"an object comes and goes while the broker refuses": {
+		truth:   []string{"added u1 5", "deleted u1 6", "added u2 7", "updated u2 8"},
+		options: Options{Refused: refuses(true), RefusedState: refusesUntil(5)},
+		log:     []string{"snapshot-started 1", "added u2 7 watch", "updated u2 8 watch"},
+	},
+	"an object comes and goes when the broker refuses nothing": {
+		truth:   []string{"added u1 5", "deleted u1 6", "added u2 7", "updated u2 8"},
+		options: Options{Refused: refuses(true), RefusedState: refusesUntil(4)},
+		log:     []string{"snapshot-started 1", "added u2 7 watch", "updated u2 8 watch"}, want: []Promise{P6},
+	},
+	"an object that comes while the broker refuses, and stays": {
+		truth:   []string{"added u1 5", "updated u1 6", "updated u1 7"},
+		options: Options{Refused: refuses(true), RefusedState: refusesUntil(5)},
+		log:     []string{"snapshot-started 1", "added u1 7 watch"}, want: []Promise{P6},
+	},
+	"the end of an object that the log has, while the broker refuses": {
+		truth:   []string{"added u1 5", "updated u1 6", "deleted u1 7", "added u2 8"},
+		options: Options{Refused: refuses(true), RefusedState: refusesUntil(9)},
+		log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6 watch", "added u2 8 watch"},
+		want:    []Promise{P2, P6},
 	},
 	"a broker that takes everything again has no rejections": {
 		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, options: Options{Refused: refuses(false)},

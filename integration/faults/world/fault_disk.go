@@ -79,8 +79,8 @@ func slowDisk(ctx context.Context, i *injection) error {
 // exitFailed is the code with which a bridge ends that must not use what it found.
 const exitFailed = 1
 
-// corrupt damages the checkpoint while the bridge is away. The bridge must refuse it, leave it as it is and say what to do. Then the
-// good file is put back.
+// corrupt damages the checkpoint while the bridge is away. The bridge must refuse it, leave it as it is and say what to
+// do, and a second pipeline goes on. Then the good file is put back.
 func corrupt(ctx context.Context, i *injection) error {
 	try.Do(i.KillBridge())
 	path := i.checkpointFile()
@@ -96,19 +96,14 @@ func corrupt(ctx context.Context, i *injection) error {
 }
 
 func (i *injection) checkRefusal(ctx context.Context, path string, bad []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	code, err := i.AwaitExit(ctx)
-	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%w: it is used: %w; %s", ErrUsed, err, i.Bridge().lastWords())
-		}
+	err := i.awaitEnd(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: it is used: %w; %s", ErrUsed, err, i.Bridge().lastWords())
+	}
+	if ctx.Err() != nil {
 		return err
 	}
-	var errs []error
-	if code != exitFailed {
-		errs = append(errs, fmt.Errorf("the bridge ended with code %d on a damaged checkpoint", code))
-	}
+	errs := []error{err}
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, bad) {
 		errs = append(errs, fmt.Errorf("the damaged checkpoint was changed: %d bytes, were %d, %w", len(now), len(bad), err))
 	}
@@ -117,10 +112,31 @@ func (i *injection) checkRefusal(ctx context.Context, path string, bad []byte) e
 			errs = append(errs, fmt.Errorf("stderr does not say %q: %w\n%s", part, err, out))
 		}
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("%w: %w", ErrUsed, errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w", ErrUsed, err)
 	}
 	return nil
+}
+
+// awaitEnd waits until the first pipeline has ended: alone, if there is a second one, which has to publish then.
+func (i *injection) awaitEnd(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if i.second != nil {
+		if err := i.await(ctx, "the pipeline to end", func() bool {
+			first, _, _ := i.Bridge().metricsOfBoth(ctx)
+			ended, _ := first.Sum("pipeline_ended")
+			return ended > 0
+		}); err != nil {
+			return err
+		}
+		return i.awaitSecond(ctx)
+	}
+	code, err := i.AwaitExit(ctx)
+	if err == nil && code != exitFailed {
+		err = fmt.Errorf("the bridge ended with code %d on a damaged checkpoint", code)
+	}
+	return err
 }
 
 // damage returns a copy of a checkpoint that cannot be read.
