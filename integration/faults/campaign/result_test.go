@@ -352,7 +352,10 @@ func TestSpan_bears_what_came_to_be_then(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	second := func(n int) time.Time { return at.Add(time.Duration(n) * time.Second) }
 	events := []world.Event{
-		{At: second(0), Revision: 10}, {At: second(5)}, {At: second(10), Revision: 20}, {At: second(20), Revision: 30},
+		{At: second(0), Revision: 10},
+		{At: second(5)},
+		{At: second(10), Revision: 20},
+		{At: second(20), Revision: 30},
 		{At: second(30), Revision: 40},
 	}
 	for name, c := range map[string]struct {
