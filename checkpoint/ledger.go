@@ -309,6 +309,9 @@ func (l *Ledger) liveKeys() []string {
 func (l *Ledger) Take() (put map[string]Row, drop []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.dirty)+len(l.removed) == 0 {
+		return nil, nil
+	}
 	put = make(map[string]Row, len(l.dirty))
 	for _, at := range l.dirty {
 		at.dirty = false

@@ -90,3 +90,29 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	b.ReportMetric((cpu(b)-start)/float64(b.N)/float64(len(records)), "cpu-ns/record")
 }
+
+// What a commit costs besides the broker that moves the position of one stream of so many.
+func BenchmarkCommit_of_one_stream(b *testing.B) {
+	for _, streams := range []int{10, 5000} {
+		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+			f := newFake(1)
+			s := must.Get(openFake(b.Context(), f, Config{}, audit))(b)
+			all := &checkpoint.Batch{Identity: audit, Streams: map[string]checkpoint.Stream{}}
+			for i := range streams {
+				all.Streams[fmt.Sprintf("configmaps.v1/n%d", i)] = checkpoint.Stream{Position: "1"}
+			}
+			require.NoError(b, s.Commit(b.Context(), all))
+			to := &sponge{fake: f}
+			s.broker, s.out.broker = to, to
+			version := 1
+			b.ReportAllocs()
+			for b.Loop() {
+				version++
+				require.NoError(b, s.Commit(b.Context(), &checkpoint.Batch{
+					Identity: audit, Streams: map[string]checkpoint.Stream{"configmaps.v1/n7": {Position: fmt.Sprint(version)}},
+				}))
+			}
+			b.ReportMetric(float64(to.taken)/float64(b.N), "wire-B")
+		})
+	}
+}

@@ -63,3 +63,25 @@ func BenchmarkCommit(b *testing.B) {
 		})
 	}
 }
+
+// What a commit takes that moves the position of one stream of so many.
+func BenchmarkCommit_of_one_stream(b *testing.B) {
+	for _, streams := range []int{10, 5000} {
+		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+			s := mustOpen(b.Context(), b, at(newServer(b).ClientURL()))
+			all := &checkpoint.Batch{Identity: audit, Streams: map[string]checkpoint.Stream{}}
+			for i := range streams {
+				all.Streams[fmt.Sprintf("configmaps.v1/n%d", i)] = checkpoint.Stream{Position: "1"}
+			}
+			require.NoError(b, s.Commit(b.Context(), all))
+			version := 1
+			b.ReportAllocs()
+			for b.Loop() {
+				version++
+				require.NoError(b, s.Commit(b.Context(), &checkpoint.Batch{
+					Identity: audit, Streams: map[string]checkpoint.Stream{"configmaps.v1/n7": {Position: fmt.Sprint(version)}},
+				}))
+			}
+		})
+	}
+}

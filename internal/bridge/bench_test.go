@@ -130,6 +130,110 @@ func BenchmarkRecovery(b *testing.B) {
 	}
 }
 
+// onceStuck never acknowledges the first message.
+type onceStuck struct {
+	swiftLog
+	stuck atomic.Bool
+}
+
+func (l *onceStuck) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
+	if l.stuck.Swap(true) {
+		l.swiftLog.Publish(ctx, m, done)
+	}
+}
+
+// BenchmarkChurn is what is held while one event is not acknowledged, so that the position stays, and objects come and
+// go: a million of them, or as many as are read before the buffer is full.
+func BenchmarkChurn(b *testing.B) {
+	const million = 1_000_000
+	for _, mib := range []int64{16, 256} {
+		b.Run(fmt.Sprintf("buffer=%dMiB", mib), func(b *testing.B) {
+			for b.Loop() {
+				objects, held := churn(b, mib<<20, million)
+				b.ReportMetric(float64(objects), "objects")
+				b.ReportMetric(held/(1<<20), "heap-MiB")
+			}
+		})
+	}
+}
+
+// churn has up to n objects come and go behind an event that is stuck, and returns how many did before a watch waits,
+// and by how much the live heap has grown.
+func churn(b *testing.B, buffer int64, n int) (objects int, held float64) {
+	to := &onceStuck{}
+	cfg := &New(Config{Name: "test", Store: swiftStore{}, Buffer: buffer, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg
+	p := newSession(cfg, to)
+	defer p.queue.ShutDown()
+	p.publisher, p.state = to, &checkpoint.State{}
+	s := must.Get(p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps}))(b)
+	body := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u","resourceVersion":"1"}}`)
+	version := 0
+	deliver := func(op source.Op, name string) bool {
+		version++
+		ctx, cancel := context.WithTimeout(b.Context(), stepWait)
+		defer cancel()
+		id := source.Ident{Namespace: "default", Name: name, UID: name, ResourceVersion: strconv.Itoa(version)}
+		ticket, err := s.Admit(ctx, id.ResourceVersion, len(body))
+		if err != nil {
+			return false
+		}
+		s.Deliver(source.Change{
+			Op: op, Ident: id, Body: source.NewBody(body), Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: len(body),
+		})
+		o, _ := p.queue.Get()
+		p.publish(b.Context(), o)
+		return true
+	}
+	before := heap()
+	require.True(b, deliver(source.Added, "stuck"))
+	for objects < n {
+		name := fmt.Sprintf("an-object-with-a-name-%06d", objects)
+		if !deliver(source.Added, name) || !deliver(source.Deleted, name) {
+			break
+		}
+		objects++
+		if objects%40_000 == 0 {
+			require.NoError(b, p.commit(b.Context()))
+		}
+	}
+	held = float64(heap()) - float64(before)
+	runtime.KeepAlive(s)
+	return objects, held
+}
+
+// BenchmarkCommit is what a commit of one event costs in a pipeline of so many streams.
+func BenchmarkCommit(b *testing.B) {
+	for _, streams := range []int{10, 5000} {
+		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+			to := &swiftLog{}
+			p := newSession(&New(Config{Name: "test", Store: swiftStore{}, Buffer: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg, to)
+			defer p.queue.ShutDown()
+			p.publisher, p.state = to, &checkpoint.State{}
+			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}
+			all := make([]*stream, streams)
+			for i := range all {
+				all[i] = must.Get(p.open(spec, source.Stream{Resource: configMaps, Namespace: fmt.Sprint("n", i)}))(b)
+			}
+			require.NoError(b, p.commit(b.Context()))
+			body := []byte(`{"metadata":{"name":"a","namespace":"n7","uid":"u","resourceVersion":"1"}}`)
+			version := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				version++
+				id := source.Ident{Namespace: "n7", Name: "a", UID: "u", ResourceVersion: strconv.Itoa(version)}
+				ticket := must.Get(all[7].Admit(b.Context(), id.ResourceVersion, len(body)))(b)
+				all[7].Deliver(source.Change{
+					Op: source.Updated, Ident: id, Body: source.NewBody(body), Reason: source.ReasonWatch, Seen: time.Now(),
+					Ticket: ticket, Size: len(body),
+				})
+				o, _ := p.queue.Get()
+				p.publish(b.Context(), o)
+				require.NoError(b, p.commit(b.Context()))
+			}
+		})
+	}
+}
+
 // atRest returns the live heap of each of n objects that a pipeline has published and watches: stub, ledger, queue.
 func atRest(tb testing.TB, n int) float64 {
 	api := newAPIServer(tb, 1000)

@@ -154,8 +154,9 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 			b.Streams[s.name] = at
 			changed = true
 		}
-		b.Put[s.name], b.Drop[s.name] = put, drop
-		changed = changed || len(put)+len(drop) > 0
+		if len(put)+len(drop) > 0 {
+			b.Put[s.name], b.Drop[s.name], changed = put, drop, true
+		}
 	}
 	return b, changed
 }
