@@ -78,6 +78,28 @@ func TestReadBack_a_list_is_owed_for_a_late_message(t *testing.T) {
 	}
 }
 
+// A process has published what the log lacked of refused objects, and died before it could save that.
+func TestReadBack_no_list_is_owed_for_an_object_that_was_refused(t *testing.T) {
+	log, store, r, s := listed(t, "10", "a u1 5")
+	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+	r.stopSaved()
+	log.forgetIDs()
+	saved := store.state.Streams[s.name]
+	for name, uid := range map[string]string{"a": "u1", "new": "u2"} {
+		saved.Refused = append(saved.Refused, checkpoint.Refused{Key: "default/" + name, Changes: 1, Version: "15"})
+		publishLate(t, log, source.Change{
+			Op: source.Updated, Ident: source.Ident{Name: name, UID: uid, ResourceVersion: "15"}, Epoch: s.epoch, Version: 15,
+		})
+	}
+	slices.SortFunc(saved.Refused, func(a, b checkpoint.Refused) int { return byKey(a, b.Key) })
+	store.state.Streams[s.name] = saved
+
+	r, s = startStream(t, log, store)
+	assert.Equal(t, sequence.Nothing, s.saved.Owes.List)
+	require.Equal(t, 2, s.ledger.Len())
+	_ = r.stop()
+}
+
 // The log has an epoch that the checkpoint has not given: it is an older one. What the log has is not published again.
 func TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")

@@ -293,7 +293,7 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 	r.rows[name][key] = row
 	_, had := r.session.state.Rows[name][key]
 	switch last := known.Last(); {
-	case !late || st.Reason == source.ReasonResync:
+	case !late || st.Reason == source.ReasonResync || r.refused(name, key):
 	case !had:
 		if r.suspects[name] == nil {
 			r.suspects[name] = map[string]struct{}{}
@@ -302,6 +302,13 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 	case st.Sequence.After(last.Sequence):
 		r.late(name, st.Sequence)
 	}
+}
+
+// refused reports whether an object is recorded as refused. What the log lacks of it is published behind the position, and
+// the object is tried again.
+func (r *recovery) refused(name, key string) bool {
+	_, is := slices.BinarySearchFunc(r.session.state.Streams[name].Refused, key, byKey)
+	return is
 }
 
 // late makes a stream owe a list where an event that the position covers is news: the object may be gone.
