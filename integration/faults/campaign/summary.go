@@ -156,9 +156,9 @@ func (s Summary) Mended(known []Known) (names []string) {
 }
 
 // many faults are so many that each of the catalogue has to have occurred.
-const many = 200
+const many = 1000
 
-// Missing names the faults that never occurred, in a campaign of at least 200.
+// Missing names the faults that never occurred, in a campaign of at least 1,000.
 func (s Summary) Missing() (names []string) {
 	if s.Faults < many {
 		return nil

@@ -647,6 +647,24 @@ var scripts = map[string]script{
 			"added u1 5@3 snapshot",
 		},
 	},
+	"what is selected again shows no restoration that nothing had shown": {
+		truth:   []string{"added u1 4", "h1 updated u1 4", "h1 updated u1 6"},
+		bounds:  []History{{First: 1, Last: 5}, {First: 5, Last: 1000}},
+		options: Options{Selected: always},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 6 watch", "deleted u1 6>8@2 deselected",
+			"snapshot-started 10@3", "added u1 6@3 snapshot", "snapshot-completed 10@3",
+		},
+	},
+	"what is selected again shows no more than a restoration that was to be noticed": {
+		truth:   []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 8"},
+		bounds:  restored,
+		options: Options{Selected: always}, want: []Promise{P6},
+		log: []string{
+			"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch", "updated u1 8 watch", "deleted u1 8>9@2 deselected",
+			"snapshot-started 10@3", "added u1 8@3 snapshot", "snapshot-completed 10@3",
+		},
+	},
 	"a broker refuses nothing without a reason": {
 		truth: []string{
 			"added u1 5", "updated u1 6",

@@ -34,6 +34,8 @@ type Fault struct {
 	Checkpoint string
 	// Alone and Together say that it needs a bridge that is alone, or one with replicas.
 	Alone, Together bool
+	// Single says that it needs a bridge with one pipeline: of several, one ends, and the process goes on.
+	Single bool
 	// CRD says that it needs custom resources.
 	CRD bool
 	// Clock says that it needs a bridge whose clock can be moved.
@@ -91,6 +93,9 @@ func (f Fault) Available() error {
 	}
 	if f.Parts&SecondServer != 0 && f.w.second == nil {
 		return errors.New("the world has no second pipeline")
+	}
+	if f.Single && f.w.second != nil {
+		return errors.New("the world has a second pipeline")
 	}
 	if f.CRD && len(f.w.cfg.CRDs) == 0 {
 		return errors.New("the world has no custom resources")
@@ -180,6 +185,7 @@ func (f Fault) With(g Fault) Fault {
 	both := Fault{
 		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
 		FUSE: f.FUSE || g.FUSE, Alone: f.Alone || g.Alone, Together: f.Together || g.Together,
+		Single:     f.Single || g.Single,
 		Checkpoint: max(f.Checkpoint, g.Checkpoint), CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock,
 		Action: f.Action || g.Action, Resyncs: f.Resyncs || g.Resyncs, Refuses: f.Refuses || g.Refuses,
 		Gaps: slices.Concat(f.Gaps, g.Gaps), w: f.w,

@@ -34,7 +34,10 @@ func kafkaFaults(b *kafkaBackend) []Fault {
 		{Name: "log deleted while the bridge is away", Parts: Process | Broker, Weight: 2, Cost: 20 * time.Second, Loses: LogDeleted, run: b.deleteAway},
 		{Name: OldRecordsDeleted, Parts: Broker, Weight: 4, Cost: 10 * time.Second, run: b.deleteOld},
 		{Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 15 * time.Second, run: deliverLate(3)},
-		{Name: "stopped, replaced and woken", Parts: Process | Broker, Alone: true, Checkpoint: CheckpointKafka, Cost: 20 * time.Second, run: b.wakeReplaced},
+		{
+			Name: "stopped, replaced and woken", Parts: Process | Broker, Alone: true, Single: true, Checkpoint: CheckpointKafka,
+			Cost: 20 * time.Second, run: b.wakeReplaced,
+		},
 		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointKafka, Cost: 5 * time.Second, run: killAtCommit},
 	}
 }
