@@ -20,6 +20,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
@@ -67,7 +68,7 @@ func assembled(t *testing.T, file string, log *output) *process {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	p.current, _ = must.Get2(p.flags.parse(data))(t)
-	p.cfg, p.metrics = p.current, bridge.NewMetrics(p.registry)
+	p.cfg, p.metrics = p.current, health.NewMetrics(p.registry)
 	require.NoError(t, p.reach())
 	asking, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)

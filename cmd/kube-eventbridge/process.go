@@ -19,7 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -45,7 +47,7 @@ type process struct {
 	selecting  chan struct{}
 	selects    func()
 	registry   *prometheus.Registry
-	metrics    *bridge.Metrics
+	metrics    *health.Metrics
 	// watches is nil where there is nothing to share, and will not be.
 	watches *source.Watches
 	// reloads is nil where there is no file that can be read again.
@@ -87,14 +89,14 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags, hangu
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registerClientMetrics(p.registry)
 	registerBuildInfo(p.registry, build())
-	p.metrics = bridge.NewMetrics(p.registry)
+	p.metrics = health.NewMetrics(p.registry)
 	if f.file != "" && lasts(f.file) {
 		p.reloads = newReloads(p, f.file, f.read)
 	}
 	p.need(cfg)
 	if hold := p.cfg.SharedBuffer(); hold > 0 || p.reloads != nil {
 		p.watches = source.NewWatches(p.client, int64(hold))
-		p.metrics.Watches(p.registry, p.watches)
+		registerWatches(p.registry, p.watches)
 	}
 
 	g, serving := errgroup.WithContext(context.WithoutCancel(ctx))
@@ -235,4 +237,12 @@ func (p *process) setStartError(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unstarted = err
+}
+
+// registerWatches registers metrics of watches that are shared.
+func registerWatches(reg prometheus.Registerer, w *source.Watches) {
+	reg.MustRegister(
+		metric.NewGauge("shared_watches", func() float64 { return float64(w.Shared()) }),
+		metric.NewGauge("shared_bytes", func() float64 { return float64(w.Held()) }),
+	)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 )
 
 // stand publishes while this process leads, until ctx ends.
@@ -29,7 +30,7 @@ func (p *process) stand(ctx context.Context, uid string) error {
 	if err := p.beginStanding(standing); err != nil {
 		return err
 	}
-	p.metrics.Election(p.registry, candidate.Leads)
+	p.registry.MustRegister(metric.NewGauge("leader", func() float64 { return metric.Truth(candidate.Leads()) }))
 	asking, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { standing.run(asking) })

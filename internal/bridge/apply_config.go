@@ -85,7 +85,7 @@ func (p *Pipeline) begin(to sink.Sink, restart func()) *session {
 		before.uncount(p.next)
 	}
 	s := newSession(&p.cfg, to)
-	s.term, s.epochs, s.pasts, s.planned, s.asked, s.restart = &p.term, &p.epochs, &p.pasts, &p.planned, p.next, restart
+	s.term, s.epochs, s.incidents, s.planned, s.asked, s.restart = &p.term, &p.epochs, &p.incidents, &p.planned, p.next, restart
 	s.budget.setLimit(p.buffer)
 	clear(s.unbegun)
 	for _, spec := range s.asked {
@@ -237,7 +237,7 @@ func (p *session) respecify(specs []*StreamSpec) (gone, come []*StreamSpec) {
 func (p *session) uncount(next []*StreamSpec) {
 	for _, s := range p.opened() {
 		if !slices.Contains(next, s.spec) {
-			s.metrics.drop()
+			s.metrics.Drop()
 		}
 	}
 }

@@ -48,11 +48,11 @@ func (s *stream) audits(ctx context.Context, every time.Duration) {
 			continue
 		}
 		wait = every
-		s.metrics.audits.Inc()
+		s.metrics.Audits.Inc()
 		if len(differing) == 0 {
 			continue
 		}
-		s.metrics.differences.Add(float64(len(differing)))
+		s.metrics.Differences.Add(float64(len(differing)))
 		s.distrust()
 		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as", first(differing))
 		s.askForList(source.Why{Cause: source.CauseAudit, Message: fmt.Sprintf(

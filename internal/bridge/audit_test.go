@@ -116,14 +116,14 @@ func TestState_a_failure_is_over_whatever_session_it_began_in(t *testing.T) {
 	s.status.State(source.Waiting, errors.New("away"))
 	next := newSession(&r.pipeline.cfg, newFakeLog())
 	defer next.queue.ShutDown()
-	next.state, next.pasts = r.state, r.pasts
+	next.state, next.incidents = r.state, r.incidents
 	s = must.Get(next.open(spec, source.Stream{Resource: configMaps}))(t)
 	s.status.State(source.Listing, nil)
-	assert.True(t, s.past.now().Cleared.IsZero(), "the failure is over before the stream watches")
+	assert.True(t, s.incidents.Past().Cleared.IsZero(), "the failure is over before the stream watches")
 	s.status.State(source.Watching, nil)
-	past := s.past.now()
+	past := s.incidents.Past()
 	require.Error(t, past.Failure.Err, "the stream watches, and its past is %+v", past)
 	require.False(t, past.Cleared.IsZero(), "the stream watches, and its past is %+v", past)
 	s.status.State(source.Watching, nil)
-	assert.Equal(t, past.Cleared, s.past.now().Cleared, "the failure is over twice")
+	assert.Equal(t, past.Cleared, s.incidents.Past().Cleared, "the failure is over twice")
 }

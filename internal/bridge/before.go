@@ -50,7 +50,7 @@ func (s *stream) stateBefore(key string, a *attempt, row checkpoint.Row) (find f
 func (s *stream) missed(a *attempt) {
 	if !a.missed {
 		a.missed = true
-		s.metrics.unknownOlds.Inc()
+		s.metrics.UnknownOlds.Inc()
 	}
 }
 

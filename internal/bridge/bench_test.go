@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -47,7 +48,7 @@ func BenchmarkPipeline(b *testing.B) {
 	for _, objects := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
 			to := &swiftLog{}
-			p := newSession(&New(Config{Name: "test", Store: swiftStore{}, Buffer: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg, to)
+			p := newSession(&New(Config{Name: "test", Store: swiftStore{}, Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg, to)
 			defer p.queue.ShutDown()
 			p.publisher, p.state = to, &checkpoint.State{}
 			s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
@@ -101,7 +102,7 @@ func BenchmarkEncode(b *testing.B) {
 func BenchmarkRecovery(b *testing.B) {
 	for _, namespaces := range []int{10, 5000} {
 		b.Run(fmt.Sprintf("streams=%d", namespaces), func(b *testing.B) {
-			pipeline := New(Config{Name: "test", Store: swiftStore{}, Metrics: NewMetrics(prometheus.NewRegistry())})
+			pipeline := New(Config{Name: "test", Store: swiftStore{}, Metrics: health.NewMetrics(prometheus.NewRegistry())})
 			p := newSession(&pipeline.cfg, newFakeLog())
 			defer p.queue.ShutDown()
 			p.cfg.Identity.Cluster = "test"
@@ -161,7 +162,7 @@ func BenchmarkChurn(b *testing.B) {
 // and by how much the live heap has grown.
 func churn(b *testing.B, buffer int64, n int) (objects int, held float64) {
 	to := &onceStuck{}
-	cfg := &New(Config{Name: "test", Store: swiftStore{}, Buffer: buffer, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg
+	cfg := &New(Config{Name: "test", Store: swiftStore{}, Buffer: buffer, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg
 	p := newSession(cfg, to)
 	defer p.queue.ShutDown()
 	p.publisher, p.state = to, &checkpoint.State{}
@@ -206,7 +207,7 @@ func BenchmarkCommit(b *testing.B) {
 	for _, streams := range []int{10, 5000} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
 			to := &swiftLog{}
-			p := newSession(&New(Config{Name: "test", Store: swiftStore{}, Buffer: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg, to)
+			p := newSession(&New(Config{Name: "test", Store: swiftStore{}, Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg, to)
 			defer p.queue.ShutDown()
 			p.publisher, p.state = to, &checkpoint.State{}
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -27,7 +28,7 @@ func (p *session) commits(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		p.broker.observe(p.sink.Ready())
+		p.broker.Observe(p.sink.Ready())
 		if time.Since(p.looked) >= idleLook {
 			p.lookAtEnd(ctx)
 		}
@@ -44,7 +45,20 @@ func (p *session) commits(ctx context.Context) error {
 		case checkpoint.IsPermanent(err):
 			return err
 		}
-		p.disk.observe(p.log, err)
+		p.observeCommit(err)
+	}
+}
+
+// observeCommit takes note of how a commit went, and logs what is news.
+func (p *session) observeCommit(err error) {
+	switch n, since := p.checkpoint.Observe(err, checkpointNews); n {
+	case health.Begins:
+		p.log.Warn("checkpoint is not saved; a restart would repeat work", "err", err)
+	case health.Lasts:
+		p.log.Warn("checkpoint is still not saved", "since", since.Format(time.TimeOnly), "err", err)
+	case health.Ends:
+		p.log.Info("checkpoint is saved again", "after", time.Since(since).Round(time.Millisecond).String())
+	case health.Nothing:
 	}
 }
 
@@ -90,7 +104,7 @@ func (p *session) insist(ctx context.Context, commit func() error) error {
 		case checkpoint.IsPermanent(err):
 			return err
 		}
-		p.disk.observe(p.log, err)
+		p.observeCommit(err)
 		if err == nil {
 			return nil
 		}
@@ -189,4 +203,11 @@ func (p *session) lastCommit(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// sample has every stream take one.
+func (p *session) sample(now time.Time) {
+	for _, s := range p.opened() {
+		s.rate.Sample(s.metrics.Total(), now)
+	}
 }

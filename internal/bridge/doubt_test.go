@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -87,7 +88,7 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 // The list shows another object under the name, and it is the worker's turn when something else has shown that the history is over.
 func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 	to := &swiftLog{}
-	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())}).cfg, to)
+	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg, to)
 	defer p.queue.ShutDown()
 	p.publisher, p.state = to, &checkpoint.State{}
 	s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})

@@ -124,7 +124,7 @@ func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
 		return err
 	}
 	from := s.beginEpoch(cause)
-	s.metrics.histories.Inc()
+	s.metrics.Histories.Inc()
 	s.session.log.Warn("versions do not compare any more: everything is published again under another epoch",
 		"stream", s.name, "epoch", s.epoch, "from", from, "cause", cause)
 	return nil

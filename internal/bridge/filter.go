@@ -55,7 +55,7 @@ func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 		a.rejected, d.digest = errRefusedBefore, [16]byte{}
 		return false
 	}
-	s.metrics.filtered(reason)
+	s.metrics.Filtered(reason)
 	return true
 }
 
@@ -65,7 +65,7 @@ var errRefusedBefore = errors.New("the broker has refused an event of the object
 
 // undecided reports that the filter could not decide on a change.
 func (s *stream) undecided(key string, dropped bool, err error) {
-	s.metrics.filterErrors.Inc()
+	s.metrics.FilterErrors.Inc()
 	becomes := "published"
 	if dropped {
 		becomes = "dropped"

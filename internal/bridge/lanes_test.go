@@ -112,7 +112,7 @@ func TestMarker_that_is_refused_holds_up_no_other_one_at_its_subject(t *testing.
 	mine := &marker{Marker: source.Marker{Kind: source.MarkerSnapshotStarted, Epoch: 1, To: "10"}}
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return m.ID == markerID(one.encoder, mine.Marker) } })
 	one.queueMarker(mine)
-	must.Happen(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
+	must.Happen(t, "the refusal", func() bool { return r.broker.Problem(nil) != nil })
 	snapshot(t, two, "10")
 	select {
 	case <-mine.acked:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -144,14 +145,16 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 		return nil
 	}
 	if gap {
-		s.metrics.relists.Inc()
+		s.metrics.Relists.Inc()
 	}
 	if err := s.announce(m).wait(ctx); err != nil {
 		return err
 	}
 	if gap {
-		s.metrics.gaps.Inc()
-		s.past.gap(m)
+		s.metrics.Gaps.Inc()
+		s.incidents.Announced(health.Gap{
+			At: time.Now(), From: m.From, To: m.To, Cause: string(m.Why.Cause), Message: m.Why.Message,
+		})
 		s.session.log.Warn("gap: changes may be missing from the log",
 			"stream", s.name, "from", m.From, "to", m.To, "cause", string(m.Cause), "message", m.Message)
 	}

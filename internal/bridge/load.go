@@ -5,81 +5,61 @@ package bridge
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // firstLoadDelay is between the first two attempts to read the checkpoint.
 const firstLoadDelay = 250 * time.Millisecond
 
+// checkpointNews is how often it is logged that the checkpoint cannot be read or saved.
+var checkpointNews = health.Intervals{Same: logEvery, Other: logEvery}
+
 // load reads the checkpoint, however often that takes. The error is ctx's, or permanent.
 func (p *session) load(ctx context.Context) (*checkpoint.State, error) {
-	p.loading.begin()
+	p.loading.Store(true)
 	for delay := firstLoadDelay; ; delay = min(2*delay, maxCommitDelay) {
 		state, err := p.cfg.Store.Load(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err == nil, checkpoint.IsPermanent(err):
-			p.loading.end(p.log)
+			p.observeLoad(nil)
+			p.loading.Store(false)
 			return state, err
 		}
-		p.loading.failed(p.log, err)
+		p.observeLoad(err)
 		if err := pause.For(ctx, delay); err != nil {
 			return nil, err
 		}
 	}
 }
 
+// observeLoad takes note of how reading the checkpoint went, and logs what is news.
+func (p *session) observeLoad(err error) {
+	switch n, since := p.checkpoint.Observe(err, checkpointNews); n {
+	case health.Begins:
+		p.log.Warn("waiting for the checkpoint", "err", err)
+	case health.Lasts:
+		p.log.Warn("still waiting for the checkpoint", "since", since.Format(time.TimeOnly), "err", err)
+	case health.Ends:
+		p.log.Info("checkpoint answers", "after", time.Since(since).Round(time.Millisecond).String())
+	case health.Nothing:
+	}
+}
+
+// unloaded returns why nothing can begin: the checkpoint is being read. Nil where it is not.
+func (p *session) unloaded() error {
+	if !p.loading.Load() {
+		return nil
+	}
+	if _, err := p.checkpoint.Problem(); err != nil {
+		return err
+	}
+	return errLoading
+}
+
 var errLoading = errors.New("it is being read")
-
-// loading is how reading the checkpoint is doing.
-type loading struct {
-	mu sync.Mutex
-	// err is why nothing can begin yet, nil while the checkpoint is not being read.
-	err error
-	// failing and told are when it failed first, and when that was logged last; zero where it has not.
-	failing, told time.Time
-}
-
-func (l *loading) begin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err, l.failing, l.told = errLoading, time.Time{}, time.Time{}
-}
-
-// failed takes note of an attempt, and logs the first, and one that was long after the last that was logged.
-func (l *loading) failed(log *slog.Logger, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
-	now := time.Now()
-	switch {
-	case l.failing.IsZero():
-		l.failing, l.told = now, now
-		log.Warn("waiting for the checkpoint", "err", err)
-	case now.Sub(l.told) >= logEvery:
-		l.told = now
-		log.Warn("still waiting for the checkpoint", "since", l.failing.Format(time.TimeOnly), "err", err)
-	}
-}
-
-func (l *loading) end(log *slog.Logger) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.failing.IsZero() {
-		log.Info("checkpoint answers", "after", time.Since(l.failing).Round(time.Millisecond).String())
-	}
-	l.err = nil
-}
-
-// problem returns what keeps the checkpoint from being there.
-func (l *loading) problem() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
-}

@@ -3,17 +3,13 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -72,20 +68,4 @@ func TestRun_ends_in_order_while_it_waits_for_the_checkpoint(t *testing.T) {
 	b := runBridge(t, newAPIServer(t, 10), newFakeLog(), store, nil)
 	must.Happen(t, "an attempt", func() bool { return store.fails.Load() < 1<<20 })
 	require.NoError(t, b.stop())
-}
-
-func TestLoading_is_told_at_first_and_then_from_time_to_time(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said bytes.Buffer
-		log, l := slog.New(slog.NewTextHandler(&said, nil)), &loading{}
-		l.begin()
-		for range 100 {
-			l.failed(log, errStoreAway)
-			<-time.After(logEvery / 40)
-		}
-		l.end(log)
-		first, more, end := strings.Count(said.String(), "waiting for the checkpoint"), strings.Count(said.String(), "still waiting"), strings.Count(said.String(), "checkpoint answers")
-		assert.True(t, first == 3 && more == 2 && end == 1 && l.problem() == nil,
-			"in two and a half times its interval it says, and then %v:\n%s", l.problem(), said.String())
-	})
 }

@@ -44,7 +44,7 @@ func TestRepair_notices_a_loss_behind_what_is_refused(t *testing.T) {
 	r.refusals.Store(maxRefused)
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.Subject, ".stuck") } })
 	send(t, s, source.Added, "stuck", "u9", "11", source.ReasonWatch)
-	must.Happen(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
+	must.Happen(t, "the refusal", func() bool { return r.broker.Problem(nil) != nil })
 	for v := 20; v < 30; v++ {
 		send(t, s, source.Updated, "a", "u1", fmt.Sprint(v), source.ReasonWatch)
 		must.Happen(t, "the event", func() bool { row, _ := s.ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })

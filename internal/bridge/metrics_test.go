@@ -55,22 +55,6 @@ func everyMetric(t *testing.T) *rig {
 	return r
 }
 
-// What begins to be counted can be seen to rise only from a 0.
-func TestMetrics_of_a_stream_are_there_before_they_count(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	NewMetrics(registry).stream("p", "s")
-	all := must.Get(registry.Gather())(t)
-	zero := map[string]bool{}
-	for _, f := range all {
-		zero[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue() == 0
-	}
-	for _, m := range metric.All() {
-		lazy := m.Name == "watch_restarts_total" || m.Name == "events_filtered_total"
-		assert.True(t, m.Type != metric.Counter || !slices.Contains(m.Labels, "stream") || lazy || zero[m.FullName()],
-			"%s is not there", m.FullName())
-	}
-}
-
 // families returns "type name{labels} help" of everything that g has.
 func families(t *testing.T, g prometheus.Gatherer) []string {
 	t.Helper()
@@ -155,48 +139,6 @@ func TestWrittenAt_is_of_watched_writes_that_tell(t *testing.T) {
 		got := writtenAt(&c.a)
 		assert.True(t, c.told == (got.Unix() == at) && c.told != got.IsZero(), "%s: %v", c.name, got)
 	}
-}
-
-// What is not read any more leaves no series behind, and takes none of another's.
-func TestMetrics_of_a_stream_or_a_pipeline_go_with_it(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry)
-	here, other, neighbour := m.stream("p", "here"), m.stream("p", "other"), m.stream("q", "here")
-	for _, s := range []*streamMetrics{&here, &other, &neighbour} {
-		s.filtered("operation")
-		s.counter(kind{source.Added, source.ReasonWatch}).Inc()
-		s.publish.Observe(1)
-		s.delivery.Observe(1)
-		s.all.restarts.WithLabelValues(s.pipeline, "ended", s.stream).Inc()
-		s.all.losses.WithLabelValues(s.pipeline).Inc()
-		s.all.retries.WithLabelValues(s.pipeline).Inc()
-	}
-	series := func(label, value string) (names []string) {
-		families := must.Get(registry.Gather())(t)
-		for _, f := range families {
-			for _, one := range f.GetMetric() {
-				for _, l := range one.GetLabel() {
-					if l.GetName() == label && l.GetValue() == value {
-						names = append(names, f.GetName())
-					}
-				}
-			}
-		}
-		return names
-	}
-	of, beside := series("stream", "other"), series("pipeline", "q")
-	here.drop()
-	assert.Len(t, series("stream", "here"), len(of), "left")
-	got := series("stream", "other")
-	assert.True(t, len(of) >= 10 && slices.Equal(got, of), "of another stream there is %v, was %v", got, of)
-	m.Forget("p")
-	assert.Empty(t, series("pipeline", "p"), "left")
-	if got := series("pipeline", "q"); len(beside) < 14 || !slices.Equal(got, beside) || neighbour.total() != 1 {
-		t.Errorf("of another pipeline there is %v, was %v", got, beside)
-	}
-	again := m.stream("p", "other")
-	n := again.total()
-	assert.True(t, n == 0, "a new counter has counted %v", n)
 }
 
 // What may be true of every event is said now and then, and not only once.

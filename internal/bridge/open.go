@@ -70,7 +70,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	saved, stored := p.state.Streams[name]
 	s := &stream{
 		Stream: at, name: name, spec: spec, session: p,
-		metrics: p.cfg.Metrics.stream(p.name, name),
+		metrics: p.cfg.Metrics.Stream(p.name, name),
 		tracker: checkpoint.NewTracker(saved.Position),
 		ledger:  checkpoint.NewLedger(p.state.Rows[name]),
 		pending: map[string]*object{}, again: make(chan source.Why, 1), resync: newResyncs(),
@@ -89,8 +89,11 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	}
 	delete(p.state.Rows, name)
 	s.status = &status{stream: s, since: time.Now()}
-	s.past = p.pasts.of(name)
-	s.flow.observe(s.metrics.total(), time.Now())
+	s.incidents = p.incidents.Stream(name)
+	for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} { // the common ones are there before they count
+		s.metrics.Published(op.String(), string(source.ReasonWatch))
+	}
+	s.rate.Sample(s.metrics.Total(), time.Now())
 	return s
 }
 

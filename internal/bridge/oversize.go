@@ -53,7 +53,7 @@ func (p *session) reduce(ctx context.Context, o *object) bool {
 		}
 	}
 	a.whole = &left
-	s.metrics.oversized.Inc()
+	s.metrics.Oversized.Inc()
 	s.often.oversized.Do(func() {
 		p.log.Warn("event published without its object", "stream", s.name, "object", o.key, "bytes", left.size, "dataref", left.ref, "err", a.tooLarge)
 	})

@@ -195,7 +195,7 @@ func TestOversize_what_cannot_be_kept_now_waits_in_sight(t *testing.T) {
 			if tries > 4 {
 				return nil
 			}
-			if err := r.broker.problem(nil); err == nil || !strings.Contains(err.Error(), "no answer") {
+			if err := r.broker.Problem(nil); err == nil || !strings.Contains(err.Error(), "no answer") {
 				t.Errorf("meanwhile the broker's problem is %v", err)
 			}
 			return nil
@@ -204,7 +204,7 @@ func TestOversize_what_cannot_be_kept_now_waits_in_sight(t *testing.T) {
 		lines := r.story(r.stream(nil), log.fakeLog)
 		assert.True(t, len(lines) == 3 && strings.HasPrefix(lines[1], "updated 2 metadata") && len(log.kept) == 2,
 			"the log is %v, and %d are kept", lines, len(log.kept))
-		assert.NoError(t, r.broker.problem(nil), "everything is published")
+		assert.NoError(t, r.broker.Problem(nil), "everything is published")
 		_ = r.stop()
 	})
 }

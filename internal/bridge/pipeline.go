@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -108,7 +109,7 @@ type Config struct {
 	StopOnReject bool
 	// Oversize says what becomes of an event that is too large for the broker.
 	Oversize Oversize
-	Metrics  *Metrics
+	Metrics  *health.Metrics
 	// Drain bounds how long a stop waits for acknowledgements: 20 s if zero.
 	Drain time.Duration
 	// Unfenced says that the broker is asked to check what a message follows only where the process cannot know it.
@@ -154,10 +155,10 @@ type Pipeline struct {
 	epochs epochs
 	// planned: a session has known what is served.
 	planned bool
-	// pasts are what happened in all sessions.
-	pasts diaries
+	// incidents are what happened in all sessions.
+	incidents health.Incidents
 	// ended is why it does not run any more; nil while it does.
-	ended atomic.Pointer[Event]
+	ended atomic.Pointer[health.Event]
 
 	mu sync.Mutex
 	// next are the specs that the next session reads, and current is to.
@@ -179,7 +180,7 @@ func New(c Config) *Pipeline {
 		c.ResyncRate = resyncRate
 	}
 	p := &Pipeline{cfg: c, buffer: c.Buffer, next: pointers(c.Streams)}
-	c.Metrics.add(p)
+	c.Metrics.Add(p)
 	return p
 }
 
@@ -193,7 +194,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer p.cfg.Term.lost(cancel)()
-	defer p.cfg.Metrics.remove(p)
+	defer p.cfg.Metrics.Remove(p)
 	delay, counted := restartDelay, false
 	for {
 		began := time.Now()
@@ -206,8 +207,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 			return fmt.Errorf("pipeline %s: %w", p.cfg.Name, err)
 		case errors.As(err, &rewound):
 			counted = true
-			p.cfg.Metrics.losses.WithLabelValues(p.cfg.Name).Inc()
-			p.pasts.lose(rewound)
+			p.cfg.Metrics.Pipeline(p.cfg.Name).Losses.Inc()
+			p.incidents.LogLost(rewound)
 			p.cfg.Log.Warn("the log has lost what it had acknowledged", "err", rewound)
 		case errors.As(err, &interrupted):
 			counted = false
@@ -234,8 +235,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // End has everything that shows the pipeline say that it has ended, and why. It may be called when Run has returned, or
 // instead of Run.
 func (p *Pipeline) End(why error) {
-	p.ended.Store(&Event{At: time.Now(), Err: why})
-	p.cfg.Metrics.add(p)
+	p.ended.Store(&health.Event{At: time.Now(), Err: why})
+	p.cfg.Metrics.Add(p)
 }
 
 // hold keeps the checkpoint this pipeline's where others could take it: in sessions, between them, and while a stop

@@ -471,7 +471,7 @@ func (r *recovery) repair(ctx context.Context) error {
 		return err
 	}
 	if !p.counted {
-		p.cfg.Metrics.losses.WithLabelValues(p.name).Inc()
+		p.cfg.Metrics.Pipeline(p.name).Losses.Inc()
 	}
 	return nil
 }

@@ -493,13 +493,13 @@ func TestRefused_event_that_cannot_be_looked_for_waits(t *testing.T) {
 	})
 	log.reads.Store(false)
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
-	must.Happen(t, "it to be shown", func() bool { return r.broker.problem(nil) != nil })
-	assert.ErrorContains(t, r.broker.problem(nil), "no leader")
+	must.Happen(t, "it to be shown", func() bool { return r.broker.Problem(nil) != nil })
+	assert.ErrorContains(t, r.broker.Problem(nil), "no leader")
 	assert.False(t, s.lacks())
 	log.reads.Store(true)
 	r.settle()
 	assert.False(t, s.lacks())
-	require.NoError(t, r.broker.problem(nil))
+	require.NoError(t, r.broker.Problem(nil))
 	_ = r.stop()
 	log.wg.Wait()
 }
@@ -569,7 +569,7 @@ func TestRefused_object_that_waits_long_has_everything_read_again(t *testing.T) 
 		log.set(func() { tried = tries == 2 })
 		return tried
 	})
-	assert.Equal(t, 1, s.past.now().Rejections, "one event is refused")
+	assert.Equal(t, 1, s.incidents.Past().Rejections, "one event is refused")
 	_ = r.stop()
 }
 

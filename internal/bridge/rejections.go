@@ -30,10 +30,10 @@ func (p *session) refused(o *object, err error) {
 		p.again(o, 0)
 		return
 	}
-	s.metrics.failures.Inc()
+	s.metrics.Failures.Inc()
 	if a.rejected == nil && a.marker == nil {
 		if a.blocked.IsZero() {
-			s.past.rejected(o.key, err)
+			s.incidents.Rejected(o.key, err)
 		}
 		s.often.rejected.Do(func() {
 			p.log.Warn("event rejected by the broker", "stream", s.name, "object", o.key, "err", err)
@@ -66,7 +66,7 @@ func (p *session) refused(o *object, err error) {
 func (p *session) block(a *attempt, err error) {
 	if a.blocked.IsZero() {
 		a.blocked = time.Now()
-		p.broker.blocked(err)
+		p.broker.Block(err)
 	}
 }
 

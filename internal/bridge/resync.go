@@ -52,7 +52,7 @@ func (s *stream) resyncs(ctx context.Context) {
 			log.Warn("resync failed", "number", n, "published", told.Published, "err", err)
 			continue
 		}
-		s.metrics.resyncs.Inc()
+		s.metrics.Resyncs.Inc()
 		if s.resync.missed() || s.lacks() {
 			s.resync.postpone()
 		} else {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -367,7 +368,7 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 
 // A slot that a crash, or a stop, cuts short begins again, with the ids that it had; one that is complete does not.
 func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
-	b := New(Config{Name: "test", Metrics: NewMetrics(prometheus.NewRegistry()), Streams: []StreamSpec{
+	b := New(Config{Name: "test", Metrics: health.NewMetrics(prometheus.NewRegistry()), Streams: []StreamSpec{
 		{Resource: "pods", NamespaceSelector: labels.Nothing()}, {Resource: "*.example.com", Wildcard: &Wildcard{Group: "example.com"}}, {Resource: "nodes"},
 	}})
 	state := func(when string, want ...ResyncState) {

@@ -40,8 +40,8 @@ func (p *session) drop(s *stream) {
 	}
 	p.streams = left
 	p.refusals.Add(-int64(len(s.refused.tries)))
-	s.metrics.drop()
-	p.pasts.forget(s.name)
+	s.metrics.Drop()
+	p.incidents.Forget(s.name)
 }
 
 // reasonOf returns why an object of a stream that retires is deleted, by its uid.

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -176,14 +178,6 @@ func TestReadyz_says_what_keeps_a_pipeline_from_being_ready(t *testing.T) {
 	s := b.only(t)
 	must.Happen(t, "the failing watch", func() bool { return !s.status.watching() })
 	says("ok")
-	b.current.Load().broker.mu.Lock()
-	b.current.Load().broker.away = time.Now().Add(-unreadyAfter)
-	b.current.Load().broker.mu.Unlock()
-	s.status.mu.Lock()
-	s.status.failing = time.Now().Add(-unreadyAfter)
-	s.status.mu.Unlock()
-	says("pipeline test: broker: gone")
-	says("pipeline test: stream configmaps.v1: watch configmaps.v1: ")
 	code, _ := b.get("/livez")
 	assert.Equal(t, http.StatusOK, code, "/livez, and the process lives")
 	log.set(func() { log.away = nil })
@@ -219,11 +213,11 @@ func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t
 	r.refusals.Store(maxRefused)
 	log.refuse = func(*sink.Message) bool { return true }
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	must.Happen(t, "the refusal", func() bool { return r.broker.problem(nil) != nil })
+	must.Happen(t, "the refusal", func() bool { return r.broker.Problem(nil) != nil })
 	log.set(func() { log.refuse = nil })
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch) // comes before the timer
 	r.settle()
-	assert.NoError(t, r.broker.problem(nil), "everything is published, and the broker is still said to refuse")
+	assert.NoError(t, r.broker.Problem(nil), "everything is published, and the broker is still said to refuse")
 	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 2 watch")
 }
 
@@ -308,30 +302,6 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 	assert.Equal(t, before, store.state.Streams[s.name], "the store")
 }
 
-func TestFlow_is_the_average_of_the_last_samples(t *testing.T) {
-	var f flow
-	at := time.Unix(1_764_000_000, 0)
-	assert.EqualValues(t, 0, f.perSecond(7, at), "without a sample")
-	total := 100.0 // from before
-	f.observe(total, at)
-	for second, c := range []struct{ more, want float64 }{
-		{0, 0}, {10, 5}, {10, 20. / 3}, {0, 5}, {0, 4}, {0, 20. / 6}, {0, 20. / 7}, {0, 20. / 8}, {0, 20. / 9}, {0, 2}, {0, 2}, {0, 1}, {0, 0}, {0, 0},
-	} {
-		at = at.Add(time.Second)
-		total += c.more
-		got := f.perSecond(total, at)
-		assert.LessOrEqual(t, math.Abs(got-c.want), 1e-9, "after %d seconds it is %v, want %v", second+1, got, c.want)
-		f.observe(total, at)
-	}
-	want := time.Unix(1_764_000_003, 0)
-	assert.True(t, f.last().Equal(want), "the last was at %v, want %v", f.last(), want)
-	// What was asked at once after the first sample is no burst.
-	var young flow
-	young.observe(0, at)
-	got := young.perSecond(3, at.Add(time.Millisecond))
-	assert.EqualValues(t, 3, got, "3 in a millisecond are %v a second", got)
-}
-
 // What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.
 func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 	at := &rest.Config{Host: newAPIServer(t, 10).URL}
@@ -353,4 +323,23 @@ func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 	if st.missed(now); st.asked != now {
 		t.Error("it does not look at once when something new is missing")
 	}
+}
+
+// A stream that has watched may wait for a while, and is ready; one that has not is not.
+func TestStatus_is_ready_for_a_while_without_its_watch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &status{stream: &stream{session: &session{log: slog.New(slog.DiscardHandler)}, spec: &StreamSpec{}, incidents: &health.StreamIncidents{}}}
+		gone := errors.New("gone")
+		st.State(source.Listing, gone)
+		assert.Equal(t, "gone", st.ready(), "before it has watched")
+		st.State(source.Watching, nil)
+		assert.Empty(t, st.ready())
+		st.State(source.Watching, gone)
+		<-time.After(health.UnreadyAfter)
+		assert.Empty(t, st.ready())
+		<-time.After(1)
+		assert.Equal(t, "gone", st.ready())
+		st.State(source.Watching, nil)
+		assert.Empty(t, st.ready())
+	})
 }

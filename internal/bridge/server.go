@@ -12,11 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
 // Handler serves /metrics. /livez answers as long as the process can answer. /readyz is 200 when every stream watches
-// and has its first list in the log, and neither a watch nor a broker nor the checkpoint has failed for [unreadyAfter];
+// and has its first list in the log, and neither a watch nor a broker nor the checkpoint has failed for [health.UnreadyAfter];
 // else it is 503 and says in a line each what is missing, as [inert.Line] has it. A stream of a wildcard that may not
 // be read, or is not to be had, does not count: 200 names it in a line. Where there are no pipelines, idle says in a
 // line why, and whether the process is as it should be.
@@ -69,25 +70,23 @@ func (p *Pipeline) unready() []string {
 }
 
 func (p *session) unready() []string {
-	if err := p.loading.problem(); err != nil {
+	if err := p.unloaded(); err != nil {
 		return []string{fmt.Sprintf("pipeline %s: checkpoint: %v", p.name, err)} // nothing has begun
 	}
 	var lines []string
-	ready := p.sink.Ready()
-	p.broker.observe(ready)
-	if err := p.broker.problem(ready); err != nil {
+	if err := p.broker.Problem(p.sink.Ready()); err != nil {
 		lines = append(lines, fmt.Sprintf("pipeline %s: broker: %v", p.name, err))
 	} else if since, err := p.refusing(); err != nil {
 		lines = append(lines, fmt.Sprintf("pipeline %s: broker: it answers, and for %v has refused something: %v", p.name,
 			time.Since(since).Round(time.Second), err))
 	}
-	patience := unreadyAfter
+	patience := health.UnreadyAfter
 	select {
 	case <-p.met:
 	default:
 		patience = 0 // nothing begins before it is saved what the log has
 	}
-	if err := p.disk.problem(patience); err != nil {
+	if since, err := p.checkpoint.Problem(); err != nil && time.Since(since) >= patience {
 		lines = append(lines, fmt.Sprintf("pipeline %s: checkpoint: %v", p.name, err))
 	}
 	p.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -46,11 +47,11 @@ type session struct {
 	publisher sink.Publisher
 	retrier   *sink.Retrier
 	began     time.Time
-	// pasts are the pipeline's.
-	pasts  *diaries
-	busy   busyness
-	broker broker
-	marks  *marks
+	// incidents are the pipeline's.
+	incidents *health.Incidents
+	busy      busyness
+	broker    health.Broker
+	marks     *marks
 	// lanes is nil where the broker refuses what dead processes have sent without them, or is not asked to.
 	lanes *lanes
 	// failure takes what ends the session, from who must not block.
@@ -72,10 +73,9 @@ type session struct {
 	saying rate.Sometimes
 	// sayingWriter limits how often it is said that another process publishes as the pipeline.
 	sayingWriter rate.Sometimes
-	// disk is how the checkpoint is doing.
-	disk disk
-	// loading is how reading it is doing.
-	loading loading
+	// checkpoint says why the checkpoint cannot be read or saved. Loading: it is being read.
+	checkpoint health.Condition
+	loading    atomic.Bool
 	// met is closed when the log's end was seen; nothing is watched, or committed, before. Known are the streams that the store knew then.
 	met   chan struct{}
 	known atomic.Pointer[[]string]
@@ -119,15 +119,13 @@ func newSession(c *Config, to sink.Sink) *session {
 		cfg: c, name: c.Name, log: c.Log, sink: to, memory: newMemory(), marks: newMarks(),
 		failure: make(chan error, 1), met: make(chan struct{}),
 		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: maxRefusedDelay,
-		saying: rate.Sometimes{Interval: unreadyAfter}, sayingWriter: rate.Sometimes{Interval: unreadyAfter}, began: time.Now(), pasts: &diaries{}, epochs: &epochs{},
+		saying: rate.Sometimes{Interval: health.UnreadyAfter}, sayingWriter: rate.Sometimes{Interval: health.UnreadyAfter}, began: time.Now(), incidents: &health.Incidents{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 		aside: workqueue.NewTyped[*object](),
 	}
 	p.budget = newBudget(c.Buffer, p.gone)
-	c.Metrics.losses.WithLabelValues(c.Name) // a counter is there before it counts
-	c.Metrics.foreign.WithLabelValues(c.Name)
-	retries := c.Metrics.retries.WithLabelValues(c.Name)
+	retries := c.Metrics.Pipeline(c.Name).Retries
 	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(_ *sink.Message, cause error) {
 		retries.Inc()
 		p.sayRefused(cause)

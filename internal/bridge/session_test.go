@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -50,27 +50,6 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 	assert.Equal(t, 1, logged.Count(`msg=publishing pipeline=test to="stream X"`),
 		"that it publishes is not said once: %s", logged)
 	assert.Equal(t, 1, logged.Count("saved again"), "that it is over is not logged: %s", logged)
-}
-
-func TestDisk_says_what_is_wrong_now_and_then(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var d disk
-		logged := &testlog.Text{}
-		failed := errors.New("read-only")
-		for range 61 {
-			d.observe(logged.Logger(), failed)
-			_ = pause.For(t.Context(), time.Second)
-		}
-		n := logged.Count("read-only")
-		assert.Equal(t, 7, n, "in a minute it is logged %d times, want 7", n)
-		assert.ErrorIs(t, d.problem(time.Minute), failed, "after a minute the problem")
-		assert.NoError(t, d.problem(2*time.Minute), "a minute is not two")
-		d.observe(logged.Logger(), nil)
-		d.observe(logged.Logger(), nil)
-		if err := d.problem(0); err != nil || logged.Count("again") != 1 {
-			t.Errorf("it is over, and the problem is %v; logged is %s", err, logged)
-		}
-	})
 }
 
 // shortLog loses something when it has run for a while.
@@ -121,7 +100,7 @@ func TestPipeline_starts_less_and_less_often_what_does_not_last(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		short, long := time.Second, time.Hour
-		waits, err := sessions(t, Config{Metrics: NewMetrics(registry)}, short, short, short, short, short, short, short, short, long, short)
+		waits, err := sessions(t, Config{Metrics: health.NewMetrics(registry)}, short, short, short, short, short, short, short, short, long, short)
 		assert.NoError(t, err)
 		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 1, 2} {
 			want *= time.Second
@@ -137,10 +116,10 @@ func TestPipeline_starts_less_and_less_often_what_does_not_last(t *testing.T) {
 func TestPipeline_waits_for_what_its_sink_is_made_of(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged := &testlog.Text{}
-		waits, err := sessions(t, Config{Metrics: NewMetrics(prometheus.NewRegistry()), Log: logged.Logger()}, time.Hour, -1, -1, time.Hour)
+		waits, err := sessions(t, Config{Metrics: health.NewMetrics(prometheus.NewRegistry()), Log: logged.Logger()}, time.Hour, -1, -1, time.Hour)
 		assert.True(t, err == nil && len(waits) == 4 && logged.Count("no such file") == 2,
 			"it ended with %v after %v, and logged %s", err, waits, logged)
-		if _, err := sessions(t, Config{Metrics: NewMetrics(prometheus.NewRegistry())}, -1); err == nil || !strings.Contains(err.Error(), "no such file") {
+		if _, err := sessions(t, Config{Metrics: health.NewMetrics(prometheus.NewRegistry())}, -1); err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("without a sink to begin with it ended with %v", err)
 		}
 	})
@@ -157,7 +136,7 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		catalog := must.Get(source.NewCatalog(&rest.Config{}, nil, source.CatalogConfig{}))(t)
 		p := New(Config{
 			Catalog: catalog,
-			Name:    "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: NewMetrics(registry),
+			Name:    "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: health.NewMetrics(registry),
 			Sink: func(func() uint64) (sink.Sink, error) { return log, nil },
 		})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -5,6 +5,7 @@ package bridge
 import (
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -17,8 +18,8 @@ type State struct {
 	// Began is when it started from its checkpoint last; zero before that.
 	Began time.Time
 	// Ended is why it does not run any more; zero while it does. Then nothing else is told of it but its name.
-	Ended      Event
-	Broker     BrokerState
+	Ended      health.Event
+	Broker     health.BrokerState
 	Checkpoint CheckpointState
 	// BufferedEvents and BufferedBytes are held between the API server and the acknowledgement, of at most BufferBytes.
 	// DeletedBytes of them are held of objects that do not exist any more.
@@ -26,27 +27,13 @@ type State struct {
 	// Unmet is how long what was published before has been waiting for the end of the log to be read; zero where it was.
 	Unmet time.Duration
 	// Loss is the last time that the log was seen to have lost what it had acknowledged.
-	Loss Event
+	Loss health.Event
 	// Writer is the last time that another process was seen to publish as the pipeline.
-	Writer Event
+	Writer health.Event
 	// Resyncs are those that run.
 	Resyncs []Resync
 	// Streams are those that are open, in the order in which they were opened, and then what is configured and not open yet.
 	Streams []StreamState
-}
-
-// BrokerState is how a pipeline's broker is doing.
-type BrokerState struct {
-	// Err is why it cannot be used now, and Reached says that it could be once. Nil: it can.
-	Err     error
-	Reached bool
-	// Refused is why something has to be handed to it again, although it can be reached; nil where there is nothing of
-	// the kind.
-	Refused error
-	// Since is since when Err or Refused hold.
-	Since time.Time
-	// Blocked is why it takes nothing at all of some object.
-	Blocked error
 }
 
 // CheckpointState is how a pipeline's checkpoint is doing.
@@ -86,7 +73,7 @@ type StreamState struct {
 	// Unsettled is how long the oldest change that is not settled has been known; zero where all are.
 	Unsettled time.Duration
 	Position  string
-	Past      Past
+	Past      health.Past
 }
 
 // Refusal is why the broker takes nothing of an object; the zero Refusal is none.
@@ -117,10 +104,10 @@ func (p *session) now(now time.Time) State {
 		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
 		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load() + gone, DeletedBytes: gone,
 		BufferBytes: p.budget.limit(),
-		Loss:        p.pasts.loss(), Writer: p.pasts.met(),
+		Loss:        p.incidents.Loss(), Writer: p.incidents.Writer(),
 	}
 	st.Ready = len(st.Unready) == 0
-	st.Broker = p.broker.state(p.sink.Ready())
+	st.Broker = p.broker.State(p.sink.Ready())
 	if since, cause := p.retrier.Failing(); cause != nil && st.Broker.Err == nil {
 		st.Broker.Since, st.Broker.Refused = since, cause
 	}
@@ -152,17 +139,7 @@ func (p *session) checkpointState() (st CheckpointState) {
 	if at := p.saved.Load(); at != 0 {
 		st.Saved = time.Unix(0, at)
 	}
-	p.disk.mu.Lock()
-	st.Err, st.Since = p.disk.err, p.disk.failing
-	p.disk.mu.Unlock()
-	p.loading.mu.Lock()
-	if !p.loading.failing.IsZero() && p.loading.err != nil {
-		st.Err, st.Since = p.loading.err, p.loading.failing
-	}
-	p.loading.mu.Unlock()
-	if st.Err == nil {
-		st.Since = time.Time{}
-	}
+	st.Since, st.Err = p.checkpoint.Problem()
 	return st
 }
 
@@ -186,30 +163,20 @@ func unopened(spec *StreamSpec, why error) StreamState {
 func (s *stream) now(now time.Time) StreamState {
 	st := StreamState{
 		Name: s.name, Namespace: s.Namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector, Open: true,
-		Objects: s.ledger.Len(), Position: s.tracker.Position(), Past: s.past.now(),
+		Objects: s.ledger.Len(), Position: s.tracker.Position(), Past: s.incidents.Past(),
 	}
 	if opened, ok := s.tracker.Oldest(); ok {
 		st.Unsettled = max(now.Sub(opened), 0)
 	}
-	total := s.metrics.total()
-	st.Published, st.PerSecond, st.LastEvent = int64(total), s.flow.perSecond(total, now), s.flow.last()
+	total := s.metrics.Total()
+	st.Published, st.PerSecond, st.LastEvent = int64(total), s.rate.PerSecond(total, now), s.rate.Last()
 	st.Degraded = s.status.degraded() != ""
 	st.Refused, st.Refusal = s.refusals()
 	t := s.status
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	st.Doing, st.Since, st.Err = t.state, t.since, t.err
-	st.Live = t.complete && t.state == source.Watching && t.err == nil
-	if t.err != nil {
-		st.Failing = t.failing
-	}
+	st.Doing, st.Since = t.state, t.since
+	st.Failing, st.Err = t.waits.Problem()
+	st.Live = t.complete && t.state == source.Watching && st.Err == nil
 	return st
-}
-
-// state returns how the broker is doing; now is what its sink says.
-func (b *broker) state(now error) BrokerState {
-	b.observe(now)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return BrokerState{Err: now, Since: b.away, Reached: b.reached, Blocked: b.refusal}
 }

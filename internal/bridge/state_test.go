@@ -9,11 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -91,10 +91,10 @@ func TestBroker_that_refuses_for_long_is_not_ready(t *testing.T) {
 		ready := func() string { return strings.Join(r.pipeline.unready(), "\n") }
 		send(t, s, source.Added, "a", "u1", "2", source.ReasonWatch)
 		s.status.State(source.Watching, nil)
-		<-time.After(unreadyAfter / 2)
+		<-time.After(health.UnreadyAfter / 2)
 		assert.Empty(t, ready(), "soon after")
 		send(t, s, source.Added, "b", "u2", "3", source.ReasonWatch)
-		<-time.After(unreadyAfter)
+		<-time.After(health.UnreadyAfter)
 		assert.Contains(t, ready(), "broker: it answers, and for 45s has refused something")
 		assert.EqualValues(t, 0, value(t, r.registry, "broker_ready"))
 		assert.Positive(t, said.Count("the broker answers, and refuses what is published"))
@@ -120,7 +120,7 @@ func TestBroker_that_was_away_has_refused_nothing(t *testing.T) {
 		})
 		send(t, s, source.Added, "a", "u1", "2", source.ReasonWatch)
 		assert.Empty(t, r.unready())
-		<-time.After(2 * unreadyAfter)
+		<-time.After(2 * health.UnreadyAfter)
 		assert.Contains(t, strings.Join(r.unready(), "\n"), "no connection")
 		log.set(func() { log.away = nil })
 		assert.Empty(t, r.unready(), "it is there again, and what waits has not had its turn yet")
@@ -144,27 +144,6 @@ func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {
 	got := r.pipeline.State().Streams
 	assert.True(t, len(got) == 3 && got[0].Open && !got[1].Open && got[1].Err != nil && got[2].Name == "secrets" &&
 		got[2].Err != nil, "they are %+v", got)
-}
-
-// What is counted of a stream, and what happened to it, outlives a session, and ends with the stream.
-func TestState_outlives_a_session(t *testing.T) {
-	m, all := New(Config{Name: "p", Metrics: NewMetrics(prometheus.NewRegistry())}).cfg.Metrics, &diaries{}
-	first := m.stream("p", "s")
-	first.counter(kind{source.Added, source.ReasonWatch}).Add(5)
-	second := m.stream("p", "s")
-	got := second.total()
-	assert.EqualValues(t, 5, got, "in the second session %v are counted", got)
-	all.of("s").gap(source.Marker{From: "1", To: "2"})
-	assert.Equal(t, "2", all.of("s").now().Gap.To, "the gap is forgotten")
-	second.drop()
-	all.forget("s")
-	third := m.stream("p", "s")
-	if got := third.total(); got != 0 || !all.of("s").now().Gap.At.IsZero() {
-		t.Errorf("of a stream that has ended %v are counted, and %+v is known", got, all.of("s").now())
-	}
-	all.lose(errors.New("restored"))
-	l := all.loss()
-	assert.True(t, l.Err != nil && time.Since(l.At) <= time.Minute, "the loss is %+v", l)
 }
 
 // What the log has of a version that is not read any more is about the objects of the one that is.

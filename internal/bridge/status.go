@@ -3,16 +3,16 @@
 package bridge
 
 import (
+	"log/slog"
+	"math"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
-
-// unreadyAfter is how long a watch or a broker may be away before /readyz says so.
-const unreadyAfter = 30 * time.Second
 
 // newsAfter is how soon another reason for the same failure is logged.
 const newsAfter = 3 * time.Second
@@ -20,18 +20,17 @@ const newsAfter = 3 * time.Second
 // status is how a stream is doing; it implements source.Observer. It logs changes, not repetitions.
 type status struct {
 	stream *stream
+	// waits is why the stream is not read.
+	waits health.Condition
 
 	mu    sync.Mutex
 	state source.State
 	// since is when that began.
 	since time.Time
-	// err is why the stream waits, failing since when; told is what was logged of it at last, and logged when.
-	err             error
-	failing, logged time.Time
-	told            string
 	// clearer, if not nil, is told instead of what the API server answers.
 	clearer error
-	// asked is when a failure had the catalog look at last, and doubt how long it is from then to the next time; 0 where there was none.
+	// asked is when a failure had the catalog look at last, and doubt how long it is from then to the next time; 0 where
+	// there was none.
 	asked time.Time
 	doubt time.Duration
 	// complete: it has watched, so its first list is in the log.
@@ -48,18 +47,7 @@ func (t *status) State(s source.State, err error) {
 	if err != nil && t.clearer != nil {
 		err = t.clearer
 	}
-	if err != nil && t.err == nil {
-		t.failing = time.Now()
-	}
-	t.tell(s, err)
-	switch {
-	case err != nil:
-		t.err = err
-		t.stream.past.failed(err, t.failing)
-	case s == source.Watching:
-		t.err = nil
-		t.stream.past.recovered()
-	}
+	t.observe(s, err)
 	if s == source.Watching {
 		t.complete, t.doubt = true, 0
 	}
@@ -67,6 +55,43 @@ func (t *status) State(s source.State, err error) {
 		t.since = time.Now()
 	}
 	t.state = s
+}
+
+// observe takes note of what the stream does, and why it waits, and logs what is news. The caller holds mu.
+func (t *status) observe(s source.State, err error) {
+	log := t.stream.session.log.With("stream", t.stream.name)
+	switch since, before := t.waits.Problem(); {
+	case err != nil:
+		t.failed(log, err)
+	case before != nil && s == source.Watching:
+		t.waits.Observe(nil, health.Intervals{})
+		log.Info("stream watches again", "after", time.Since(since).Round(time.Millisecond).String())
+	case before != nil || s == t.state:
+	case s == source.Watching:
+		log.Info("stream watches")
+	default:
+		log.Info("stream lists")
+	}
+	if err == nil && s == source.Watching {
+		t.stream.incidents.Recovered()
+	}
+}
+
+// failed takes note of why the stream waits. The same of many, again and again, would be a log of nothing else.
+func (t *status) failed(log *slog.Logger, err error) {
+	every := health.Intervals{Same: health.UnreadyAfter, Other: newsAfter}
+	if t.stream.spec.Wildcard != nil {
+		every.Same = math.MaxInt64
+	}
+	n, since := t.waits.Observe(err, every)
+	switch n {
+	case health.Begins:
+		log.Warn("stream waits", "err", err)
+	case health.Lasts:
+		log.Warn("stream still waits", "since", since.Format(time.TimeOnly), "err", err)
+	case health.Nothing, health.Ends:
+	}
+	t.stream.incidents.Failed(since, err)
 }
 
 // missed has the catalog look, ever more seldom: the resource, or its version, may be gone. The caller holds mu.
@@ -92,43 +117,15 @@ func (t *status) retires() {
 	t.complete = true
 }
 
-// tell logs what is new; the caller holds mu.
-func (t *status) tell(s source.State, err error) {
-	log := t.stream.session.log.With("stream", t.stream.name)
-	switch {
-	case err != nil && t.err == nil:
-		log.Warn("stream waits", "err", err)
-	case err != nil && t.stream.spec.Wildcard != nil && err.Error() == t.told:
-		return // that of many, for ever, would be a log of nothing else
-	case err != nil && (time.Since(t.logged) > unreadyAfter || time.Since(t.logged) > newsAfter && err.Error() != t.told):
-		log.Warn("stream still waits", "since", t.failing.Format(time.TimeOnly), "err", err)
-	case err == nil && t.err != nil && s == source.Watching:
-		log.Info("stream watches again", "after", time.Since(t.failing).Round(time.Millisecond).String())
-		return
-	case err == nil && t.err == nil && s != t.state && s == source.Watching:
-		log.Info("stream watches")
-		return
-	case err == nil && t.err == nil && s != t.state:
-		log.Info("stream lists")
-		return
-	default:
-		return
-	}
-	t.logged, t.told = time.Now(), err.Error()
-}
-
 // Restarted implements source.Observer.
-func (t *status) Restarted(reason string) {
-	m := &t.stream.metrics
-	m.all.restarts.WithLabelValues(m.pipeline, reason, m.stream).Inc()
-}
+func (t *status) Restarted(reason string) { t.stream.metrics.Restarted(reason) }
 
 // now returns what the stream does, and what keeps it from that.
 func (t *status) now() (s source.State, problem string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.err != nil {
-		problem = t.err.Error()
+	if _, err := t.waits.Problem(); err != nil {
+		problem = err.Error()
 	}
 	return t.state, problem
 }
@@ -142,12 +139,11 @@ func (t *status) watching() bool {
 // degraded returns why the stream is not read, if it is one that a wildcard names and the reason is its own: it may not be read, or is
 // not to be had. Empty if that is not so.
 func (t *status) degraded() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.stream.spec.Wildcard == nil || !ownFailure(t.err, t.stream.tells()) {
+	_, err := t.waits.Problem()
+	if t.stream.spec.Wildcard == nil || !ownFailure(err, t.stream.tells()) {
 		return ""
 	}
-	return t.err.Error()
+	return err.Error()
 }
 
 // ownFailure reports whether err says nothing of other streams. Kubernetes is whether the API server has the resource's group by itself, and not from another.
@@ -157,12 +153,12 @@ func ownFailure(err error, kubernetes bool) bool {
 }
 
 // ready returns why the stream is not ready: it has not begun to watch, its first list is not in the log yet, or its
-// watch has failed for longer than unreadyAfter. Empty if it is ready.
+// watch has failed for longer than health.UnreadyAfter. Empty if it is ready.
 func (t *status) ready() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.err != nil && (!t.complete || time.Since(t.failing) > unreadyAfter) {
-		return t.err.Error()
+	if since, err := t.waits.Problem(); err != nil && (!t.complete || time.Since(since) > health.UnreadyAfter) {
+		return err.Error()
 	}
 	if t.complete {
 		return ""

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -29,7 +30,7 @@ type stream struct {
 	spec    *StreamSpec
 	session *session
 	encoder *encode.Encoder
-	metrics streamMetrics
+	metrics *health.Stream
 	status  *status
 	tracker *checkpoint.Tracker
 	// olds is nil where nothing is kept of what was before.
@@ -65,12 +66,12 @@ type stream struct {
 	again      chan source.Why
 	distrusted bool
 	// left are the namespaces of what was to be deleted when the stream began to retire; nil if it does not.
-	left    map[string]struct{}
-	refused refusals
-	resync  resyncs
-	retires atomic.Bool
-	past    *diary
-	flow    flow
+	left      map[string]struct{}
+	refused   refusals
+	resync    resyncs
+	retires   atomic.Bool
+	incidents *health.StreamIncidents
+	rate      health.Rate
 	// often is for saying what may be true of every event.
 	often often
 }
@@ -114,7 +115,7 @@ func (s *stream) Deliver(c source.Change) {
 		return
 	}
 	if !listed && s.taken(&c) || !s.next(&c, last, listed) {
-		s.metrics.suppressed.Inc()
+		s.metrics.Suppressed.Inc()
 		s.drop(&c)
 		return
 	}
@@ -246,7 +247,7 @@ func (s *stream) known(key string) (checkpoint.Row, bool) {
 
 // end is the end of an object that no watch has shown, with the numbers of an event that the rules have given.
 func (s *stream) end(key string, row *checkpoint.Row, e sequence.Event, reason source.Reason, seen time.Time) delta {
-	s.metrics.synthesized.Inc()
+	s.metrics.Synthesized.Inc()
 	at := ident(key, row)
 	return delta{concluded: true, Change: source.Change{
 		Op: source.Deleted, Ident: at, Reason: reason, Seen: seen, Listed: true, Epoch: e.Epoch, Version: e.Version,

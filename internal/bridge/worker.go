@@ -115,7 +115,7 @@ func (p *session) due(o *object) (row checkpoint.Row, due bool) {
 		if a.delta.repeated {
 			s.resync.leave()
 		} else {
-			s.metrics.suppressed.Inc()
+			s.metrics.Suppressed.Inc()
 		}
 		p.finish(o, nil, sink.Receipt{})
 	case s.filtered(a, row):
@@ -152,8 +152,8 @@ func (p *session) prepare(ctx context.Context, o *object, row checkpoint.Row) bo
 		return false
 	}
 	// Not a JSON object: the API server never sends that, and no retry would cure it.
-	s.metrics.failures.Inc()
-	s.past.rejected(o.key, err)
+	s.metrics.Failures.Inc()
+	s.incidents.Rejected(o.key, err)
 	s.often.unencodable.Do(func() {
 		p.log.Error("change cannot be encoded", "stream", s.name, "object", o.key, "err", err)
 	})
@@ -245,9 +245,9 @@ func (p *session) settled(o *object, r sink.Receipt, err error) {
 		p.failed(o, err)
 		return
 	case r.Duplicate:
-		o.stream.metrics.suppressed.Inc()
+		o.stream.metrics.Suppressed.Inc()
 	default:
-		o.stream.metrics.published(&o.attempt, time.Now())
+		o.stream.published(&o.attempt, time.Now())
 	}
 	if p.log.Enabled(context.Background(), slog.LevelDebug) {
 		p.log.Debug("event published", "stream", o.stream.name, "id", o.attempt.message.ID, "sequence", r.Sequence, "duplicate", r.Duplicate)
@@ -279,7 +279,7 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	a := o.attempt
 	o.attempt = attempt{}
 	if !a.blocked.IsZero() {
-		p.broker.unblocked()
+		p.broker.Unblock()
 	}
 	if a.marker != nil {
 		if a.marker.settled != nil {

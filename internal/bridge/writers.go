@@ -32,8 +32,8 @@ func (p *session) meetWriter(o *object, has *encode.State, last *sink.Stored) {
 		return
 	}
 	err := &WriterError{Pipeline: p.name, Object: o.stream.name + " " + o.key, ID: has.ID}
-	p.cfg.Metrics.foreign.WithLabelValues(p.name).Inc()
-	p.pasts.meet(err)
+	p.cfg.Metrics.Pipeline(p.name).Foreign.Inc()
+	p.incidents.OtherWriter(err)
 	p.sayingWriter.Do(func() {
 		p.log.Warn("stop one of the two, or give both one checkpoint and set leaderElection", "err", err)
 	})

@@ -21,12 +21,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // none is a pipeline that was not started.
 func none(name string, resources ...string) *bridge.Pipeline {
-	c := bridge.Config{Name: name, Metrics: bridge.NewMetrics(prometheus.NewRegistry())}
+	c := bridge.Config{Name: name, Metrics: health.NewMetrics(prometheus.NewRegistry())}
 	for _, r := range resources {
 		c.Streams = append(c.Streams, bridge.StreamSpec{Resource: r})
 	}

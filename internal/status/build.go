@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -306,7 +307,7 @@ func refused(st *bridge.StreamState) string {
 }
 
 // past tells what happened to a stream last; of says whose it is.
-func (b *builder) past(s *Stream, of Problem, p *bridge.Past) {
+func (b *builder) past(s *Stream, of Problem, p *health.Past) {
 	of.Severity = Warning
 	if f := p.Failure; f.Err != nil {
 		kind, advice := diagnose(atStream, f.Err, b.process.File)
@@ -314,8 +315,8 @@ func (b *builder) past(s *Stream, of Problem, p *bridge.Past) {
 	}
 	if g := p.Gap; !g.At.IsZero() {
 		s.LastGap = &Gap{
-			At: utc(g.At), From: g.From, To: g.To, Cause: string(g.Why.Cause), Reason: inert.Line(g.Why.Message),
-			Advice: adviceOnGap(g.Why.Cause),
+			At: utc(g.At), From: g.From, To: g.To, Cause: g.Cause, Reason: inert.Line(g.Message),
+			Advice: adviceOnGap(source.Cause(g.Cause)),
 		}
 		if b.now.Sub(g.At) < recent {
 			of.Kind, of.Since, of.Text = Gapped, g.At, s.LastGap.text()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -49,7 +50,7 @@ func watching(name string) bridge.StreamState {
 func healthy(name string, streams ...bridge.StreamState) bridge.State {
 	return bridge.State{
 		Name: name, Target: "stream KUBERNETES", Ready: true, Began: ago(time.Hour), BufferBytes: 256 << 20, Streams: streams,
-		Broker: bridge.BrokerState{Reached: true}, Checkpoint: bridge.CheckpointState{Saved: ago(400 * time.Millisecond)},
+		Broker: health.BrokerState{Reached: true}, Checkpoint: bridge.CheckpointState{Saved: ago(400 * time.Millisecond)},
 	}
 }
 
@@ -67,25 +68,25 @@ func troubled() (Process, []bridge.State) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("not for the bridge"))
 	secrets.Namespace, secrets.LabelSelector, secrets.FieldSelector = "web", "app=x", "type=Opaque"
 	secrets.Doing, secrets.Live, secrets.Err, secrets.Failing = source.Waiting, false, forbidden, ago(2*time.Minute)
-	secrets.Past.Failure = bridge.Event{At: ago(2 * time.Minute), Err: forbidden}
+	secrets.Past.Failure = health.Event{At: ago(2 * time.Minute), Err: forbidden}
 	widgets.Err = errors.New("resource widgets.example.com cannot be listed and watched")
 	leases.Doing, leases.Live, leases.Err, leases.Failing, leases.Degraded = source.Waiting, false, forbidden, ago(2*time.Minute), true
 	pods.Unsettled = 1500 * time.Millisecond
-	pods.Past = bridge.Past{
-		Failure: bridge.Event{At: ago(50 * time.Minute), Err: io.ErrUnexpectedEOF}, Cleared: ago(49 * time.Minute),
-		Gap: bridge.GapEvent{
+	pods.Past = health.Past{
+		Failure: health.Event{At: ago(50 * time.Minute), Err: io.ErrUnexpectedEOF}, Cleared: ago(49 * time.Minute),
+		Gap: health.Gap{
 			At: ago(50 * time.Minute), From: "700", To: "800",
-			Why: source.Why{Cause: source.CauseExpired, Message: "the history is gone"},
+			Cause: string(source.CauseExpired), Message: "the history is gone",
 		},
-		Rejection: bridge.Event{At: ago(10 * time.Minute), Err: errors.New("2000000 bytes: too large"), Object: "web/<img src=x onerror=alert(1)>"}, Rejections: 2,
+		Rejection: health.Event{At: ago(10 * time.Minute), Err: errors.New("2000000 bytes: too large"), Object: "web/<img src=x onerror=alert(1)>"}, Rejections: 2,
 	}
 	st := healthy("audit", pods, secrets, leases, widgets)
 	st.Ready, st.Unready = false, []string{"pipeline audit: broker: not connected"}
-	st.Broker = bridge.BrokerState{Err: fmt.Errorf("not connected: %w", io.EOF), Since: ago(time.Minute), Reached: true}
+	st.Broker = health.BrokerState{Err: fmt.Errorf("not connected: %w", io.EOF), Since: ago(time.Minute), Reached: true}
 	st.Checkpoint.Err, st.Checkpoint.Since = &os.PathError{Op: "write", Path: "/var/lib/a.db", Err: syscall.ENOSPC}, ago(30*time.Second)
 	st.BufferedEvents, st.BufferedBytes = 9000, 250<<20
-	st.Writer = bridge.Event{At: ago(5 * time.Minute), Err: &bridge.WriterError{Pipeline: "audit", Object: "pods.v1 web/a", ID: "u.7.5.0"}}
-	st.Loss = bridge.Event{At: ago(40 * time.Minute), Err: &sink.RewoundError{Target: "stream KUBERNETES", Acknowledged: 10, Last: 5}}
+	st.Writer = health.Event{At: ago(5 * time.Minute), Err: &bridge.WriterError{Pipeline: "audit", Object: "pods.v1 web/a", ID: "u.7.5.0"}}
+	st.Loss = health.Event{At: ago(40 * time.Minute), Err: &sink.RewoundError{Target: "stream KUBERNETES", Acknowledged: 10, Last: 5}}
 	st.Resyncs = []bridge.Resync{{Pipeline: "audit", Stream: "pods.v1", State: bridge.ResyncRunning, Objects: 120, Listed: 60, Published: 59}}
 	return p, []bridge.State{st, healthy("web", watching("services.v1"))}
 }
@@ -176,7 +177,7 @@ func TestReport_has_problems_of_now(t *testing.T) {
 	late := watching("a")
 	late.Unsettled = time.Minute
 	old := watching("b")
-	old.Past.Gap = bridge.GapEvent{At: ago(2 * time.Hour), From: "1", To: "2"}
+	old.Past.Gap = health.Gap{At: ago(2 * time.Hour), From: "1", To: "2"}
 	r := reportOf(process(), healthy("p", late, old))
 	assert.True(t, len(r.Problems) == 1 && r.Problems[0].Kind == Unsettled && r.Problems[0].Severity == Warning &&
 		r.State == Live, "it is %s with %+v", r.State, r.Problems)
@@ -202,8 +203,7 @@ func BenchmarkReport(b *testing.B) {
 func TestBuild_advises_on_a_gap_by_its_cause(t *testing.T) {
 	gap := func(name, from, to string, cause source.Cause) bridge.StreamState {
 		s := watching(name)
-		why := source.Why{Cause: cause, Message: "so it was"}
-		s.Past.Gap = bridge.GapEvent{At: ago(time.Minute), From: from, To: to, Why: why}
+		s.Past.Gap = health.Gap{At: ago(time.Minute), From: from, To: to, Cause: string(cause), Message: "so it was"}
 		return s
 	}
 	causes := []source.Cause{
