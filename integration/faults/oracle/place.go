@@ -385,14 +385,22 @@ func (s *streamJudge) listed(l *line) bool {
 }
 
 // foundGone reports whether a deletion may be one that the broker has refused: the object was read again, at a version
-// behind its end, and before another object had its name.
+// behind its end, and before the log has another object of the name.
 func (s *streamJudge) foundGone(l *line) bool {
 	if s.judge.options.Refused == nil || l.Reason != "relist" {
 		return false
 	}
-	truth := s.objects[l.key()].truth
-	end := slices.IndexFunc(truth, func(st State) bool { return st.UID == l.UID && !st.live() })
-	return end >= 0 && truth[end].Version <= l.version && (end+1 == len(truth) || l.version < truth[end+1].Version)
+	o, ended := s.objects[l.key()], false
+	for i, st := range o.truth {
+		switch {
+		case st.Version > l.version:
+		case st.UID == l.UID:
+			ended = !st.live()
+		case ended && o.published[i]:
+			return false
+		}
+	}
+	return ended
 }
 
 func (s *streamJudge) violateLine(p Promise, l *line, what string) {

@@ -683,6 +683,11 @@ var scripts = map[string]script{
 		truth: []string{"added u1 5", "deleted u1 6", "added u2 9"}, options: Options{Refused: refuses(true)},
 		log: []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5>8 relist", "added u2 9 watch"},
 	},
+	"an end that a broker has refused is published at the end of the next object, of which the log has nothing": {
+		truth:   []string{"added u1 5", "deleted u1 6", "added u2 7", "deleted u2 9"},
+		options: Options{Refused: refuses(true), RefusedState: refusesUntil(9)},
+		log:     []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5>9 relist"},
+	},
 	"an end that a broker has refused is published at no version of the next object": {
 		truth: []string{"added u1 5", "deleted u1 6", "added u2 9"}, options: Options{Refused: refuses(true)},
 		log:  []string{"snapshot-started 1", "added u1 5 watch", "deleted u1 5>9 relist", "added u2 9 watch"},
