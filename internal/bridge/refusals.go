@@ -97,14 +97,14 @@ func (s *stream) record(key string) *checkpoint.Refused {
 }
 
 // carry has a change stand for those too that were refused of its object before. What is listed is their outcome, and no
-// change of its own. What is watched again stands for itself, unless it is the last one that was refused. The caller
-// holds mu.
+// change of its own; what is read back is one. What is watched again stands for itself, unless it is the last one that
+// was refused. The caller holds mu.
 func (s *stream) carry(key string, d *delta) {
 	t := s.refused.tries[key]
 	if t == nil || d.counted > 0 && after(s.record(key).Version, d.ResourceVersion) {
 		return
 	}
-	if !d.Listed || t.changes == 0 {
+	if !d.Listed || d.Reason == source.ReasonRecovered || t.changes == 0 {
 		t.changes += count(d) - d.counted
 	}
 	d.Count, d.counted, t.changes = t.changes, 0, 0

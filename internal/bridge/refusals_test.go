@@ -635,6 +635,23 @@ func TestRefused_changes_that_are_published_after_all_stand_for_themselves(t *te
 	}
 }
 
+// What is read back is a change of its own, and stands for what was refused before. What a list shows is no change.
+func TestRefused_changes_are_counted_with_what_is_read_back(t *testing.T) {
+	for reason, want := range map[source.Reason]string{source.ReasonRecovered: "3", source.ReasonRelist: "2"} {
+		t.Run(string(reason), func(t *testing.T) {
+			log, _, r, s := listed(t, "10", "a u1 5")
+			before := len(log.lines())
+			refuse(log, "a")
+			live(t, s, []happening{{source.Updated, "a", "u1", "12"}, {source.Updated, "a", "u1", "13"}})
+			refuse(log)
+			send(t, s, source.Updated, "a", "u1", "15", reason)
+			r.settle()
+			assert.Equal(t, []string{want}, rates(log, before, "a"))
+			r.stopSaved()
+		})
+	}
+}
+
 func TestRefused_changes_stand_for_themselves_in_a_rewind(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	r, s := saved(t, log, store)
