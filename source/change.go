@@ -180,8 +180,8 @@ type History interface {
 	// Resume returns the version from which a watch loses nothing, and the objects known there. ok is false
 	// where there is no such version: then the stream starts with a list. A version that is returned nevertheless is one
 	// that the API server has shown before, to other selectors. It may be called again when a watch has ended: known are then
-	// the objects as they have been published, and version is at most the one that was read last. With each object stands
-	// whether it is so at version: of one that the broker refuses, what was published may be older.
+	// the objects as they have been delivered, and version is at most the one that was read last. With each object stands
+	// whether it is so at version: of one that the broker refuses, what was delivered may be older.
 	Resume() (version string, known iter.Seq2[Ident, bool], ok bool)
 	// Note records progress in its place in the stream. SnapshotStarted and Gap return only when everything before
 	// them has been published and they themselves have. Recovering returns when it is safe in the checkpoint. Listed returns only when the list is published and its version

@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -216,4 +217,24 @@ func TestRemember_takes_no_marker_of_another_pipeline(t *testing.T) {
 	marker[i].Value = "other"
 	r := startOf(t, log, &memoryStore{}, named)
 	assert.Equal(t, "0", r.state.Streams["configmaps.v1"].Owes.From, "the gap begins, want 0")
+}
+
+// What is read back of a gap follows what was read, and not only what the broker has acknowledged by then.
+func TestResume_knows_what_is_on_its_way(t *testing.T) {
+	log, _, r, s := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")
+	gate := log.hold()
+	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
+	send(t, s, source.Added, "a", "u4", "12", source.ReasonWatch)
+	send(t, s, source.Deleted, "b", "u2", "13", source.ReasonWatch)
+	send(t, s, source.Added, "d", "u5", "14", source.ReasonWatch)
+	_, known, ok := s.Resume()
+	require.True(t, ok)
+	var got []string
+	for id, current := range known {
+		got = append(got, fmt.Sprint(id.Name, " ", id.UID, " ", id.ResourceVersion, " ", current))
+	}
+	slices.Sort(got)
+	assert.Equal(t, []string{"a u4 12 true", "c u3 7 true", "d u5 14 true"}, got)
+	close(gate)
+	r.settle()
 }

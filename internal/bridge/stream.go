@@ -420,16 +420,32 @@ func (s *stream) Resume() (string, iter.Seq2[source.Ident, bool], bool) {
 	return position, s.knownIdents, true
 }
 
-// knownIdents yields what the log has, and whether it is what the object is. Changes go on meanwhile.
+// knownIdents yields what the log has, or is about to get, and whether it is what the object is. Changes go on meanwhile.
 func (s *stream) knownIdents(yield func(id source.Ident, current bool) bool) {
 	s.mu.Lock()
-	refused := make(map[string]struct{}, len(s.refused.tries))
+	refused, onTheWay := make(map[string]struct{}, len(s.refused.tries)), make(map[string]checkpoint.Row, len(s.pending))
 	for key := range s.refused.tries {
 		refused[key] = struct{}{}
 	}
+	for key, o := range s.pending {
+		onTheWay[key] = o.known
+	}
 	s.mu.Unlock()
+	tell := func(key string, row *checkpoint.Row) bool {
+		_, lacks := refused[key]
+		return row.Deleted || yield(ident(key, row), !lacks)
+	}
 	for key, row := range s.ledger.All() {
-		if _, lacks := refused[key]; !yield(ident(key, &row), !lacks) {
+		if newest, is := onTheWay[key]; is {
+			row = newest
+			delete(onTheWay, key)
+		}
+		if !tell(key, &row) {
+			return
+		}
+	}
+	for key, row := range onTheWay {
+		if !tell(key, &row) {
 			return
 		}
 	}
