@@ -73,7 +73,7 @@ func (p *Pipeline) SetBuffer(limit int64) {
 	defer p.mu.Unlock()
 	p.buffer = limit
 	if s := p.current.Load(); s != nil {
-		s.budget.setLimit(limit)
+		s.budget.SetLimit(limit)
 	}
 }
 
@@ -86,7 +86,7 @@ func (p *Pipeline) begin(to sink.Sink, restart func()) *session {
 	}
 	s := newSession(&p.cfg, to)
 	s.term, s.epochs, s.incidents, s.planned, s.asked, s.restart = &p.term, &p.epochs, &p.incidents, &p.planned, p.next, restart
-	s.budget.setLimit(p.buffer)
+	s.budget.SetLimit(p.buffer)
 	clear(s.unbegun)
 	for _, spec := range s.asked {
 		s.unbegun[spec] = struct{}{}
@@ -159,7 +159,7 @@ func (r *reconciler) overdue(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	r.log.Warn("not everything was acknowledged of what is not read any more; the rest follows from the checkpoint",
-		"objects", r.session.busy.count())
+		"objects", r.session.inFlight.Count())
 	return errRespecified
 }
 

@@ -296,6 +296,6 @@ func TestSetBuffer_holds_for_the_sessions_that_follow(t *testing.T) {
 	b.SetBuffer(2 << 20)
 	before.restart()
 	must.Happen(t, "the next session", func() bool { return b.session(t) != before })
-	is := b.session(t).budget.limit()
+	is := b.session(t).budget.Limit()
 	assert.EqualValues(t, 2<<20, is, "it buffers %d bytes", is)
 }

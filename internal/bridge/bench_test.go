@@ -78,7 +78,7 @@ func BenchmarkPipeline(b *testing.B) {
 					require.NoError(b, p.commit(ctx))
 				}
 			}
-			require.Equal(b, 0, p.busy.count(), "objects were not published")
+			require.Equal(b, 0, p.inFlight.Count(), "objects were not published")
 		})
 	}
 }
@@ -171,7 +171,7 @@ func churn(b *testing.B, buffer int64, n int) (objects int, held float64) {
 	version := 0
 	deliver := func(op source.Op, name string) bool {
 		version++
-		ctx, cancel := context.WithTimeout(b.Context(), stepWait)
+		ctx, cancel := context.WithTimeout(b.Context(), 100*time.Millisecond)
 		defer cancel()
 		id := source.Ident{Namespace: "default", Name: name, UID: name, ResourceVersion: strconv.Itoa(version)}
 		ticket, err := s.Admit(ctx, id.ResourceVersion, len(body))

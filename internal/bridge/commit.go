@@ -67,7 +67,7 @@ func (p *session) observeCommit(err error) {
 func (p *session) lookAtEnd(ctx context.Context) {
 	p.looked = time.Now()
 	log, ok := p.sink.(sink.Log)
-	begun, quiet := p.marks.quiet()
+	begun, quiet := p.offsets.Quiet()
 	select {
 	case <-p.met:
 	default:
@@ -86,7 +86,7 @@ func (p *session) lookAtEnd(ctx context.Context) {
 	for partition, b := range bounds.Partitions {
 		ends[partition] = b.Last
 	}
-	p.marks.settle(begun, ends)
+	p.offsets.Settle(begun, ends)
 }
 
 // save returns when what is settled now is durable, however often that takes. The error is ctx's, or permanent.
@@ -121,7 +121,7 @@ func (p *session) commit(ctx context.Context) error {
 	p.mu.Lock()
 	streams, resyncNew := slices.Clone(p.streams), p.resyncNew
 	p.mu.Unlock()
-	marks := p.marks.take() // before the ledgers, which must not be behind it
+	marks := p.offsets.Take() // before the ledgers, which must not be behind it
 	b, changed := p.batch(streams)
 	log, marked := p.logAt(marks)
 	log.ResyncNew, marked = resyncNew, marked || resyncNew != log.ResyncNew
@@ -182,7 +182,7 @@ func (p *session) logAt(marks map[int32]uint64) (log checkpoint.Log, changed boo
 	if given := p.epochs.last(); given != log.Given {
 		log.Given, changed = given, true
 	}
-	ends, ids := p.marks.ends() // after the positions, whose changes they have to bound
+	ends, ids := p.offsets.Ends() // after the positions, whose changes they have to bound
 	if len(marks) > 0 && (!maps.Equal(marks, log.Marks) || !maps.Equal(ends, log.Ends)) {
 		log.Marks, log.Ends, log.IDs, changed = marks, ends, ids, true
 	}

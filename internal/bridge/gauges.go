@@ -24,8 +24,8 @@ func (p *Pipeline) Gauges() health.Gauges {
 func (p *session) gauges() health.Gauges {
 	gone := p.gone()
 	g := health.Gauges{
-		Running: true, Buffered: p.budget.bytes.Load() + gone, Deleted: gone, Limit: p.budget.limit(), Ready: p.takes(),
-		Events: p.budget.count.Load(), Queued: int64(p.queue.Len()), Refused: p.refusals.Load(), Unmet: p.unmet(),
+		Running: true, Buffered: p.budget.Bytes() + gone, Deleted: gone, Limit: p.budget.Limit(), Ready: p.takes(),
+		Events: p.budget.Count(), Queued: int64(p.queue.Len()), Refused: p.refusals.Load(), Unmet: p.unmet(),
 	}
 	if at := p.saved.Load(); at != 0 {
 		g.Saved = time.Unix(0, at)

@@ -201,7 +201,7 @@ func (s *stream) queueMarker(mk *marker) *marker {
 	o := newObject()
 	o.stream = s
 	o.attempt = attempt{active: true, marker: mk}
-	s.session.busy.enter()
+	s.session.inFlight.Enter()
 	s.session.queue.Add(o)
 	return mk
 }

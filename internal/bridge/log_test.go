@@ -428,7 +428,7 @@ func (r *rig) settle() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	require.NoError(r.t, r.busy.wait(ctx), "%d objects are still not published", r.busy.count())
+	require.NoError(r.t, r.inFlight.Wait(ctx), "%d objects are still not published", r.inFlight.Count())
 }
 
 // settleAndStop also stops the pipeline, which saves nothing.

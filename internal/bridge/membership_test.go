@@ -122,7 +122,7 @@ func begun(t *testing.T, b *bridge, log *fakeLog, specs []StreamSpec) int {
 		streams = append(streams, strings.TrimSuffix("configmaps.v1/"+s.Namespace, "/"))
 	}
 	b.watches(t, streams...)
-	must.Happen(t, "all acknowledgements", func() bool { return b.session(t).busy.count() == 0 })
+	must.Happen(t, "all acknowledgements", func() bool { return b.session(t).inFlight.Count() == 0 })
 	return len(log.lines())
 }
 

@@ -87,26 +87,6 @@ func TestReadBack_others_events_teach_nothing(t *testing.T) {
 	assert.Len(t, r.state.Rows["configmaps.v1"], 1, "known")
 }
 
-func TestMarks_never_pass_what_is_under_way(t *testing.T) {
-	m := newMarks()
-	m.start(map[int32]uint64{0: 10}, map[int32]string{})
-	a := m.begin()
-	b := m.begin()
-	m.end(b, sink.Receipt{Sequence: 13}, "b")
-	for range 3 {
-		got := m.take()[0]
-		require.EqualValues(t, 10, got, "the mark is %d with an event under way since 10", got)
-	}
-	c := m.begin()
-	m.end(a, sink.Receipt{Sequence: 12}, "a")
-	got := m.take()[0]
-	require.True(t, got <= 13, "the mark is %d with an event under way since 13", got)
-	m.end(c, sink.Receipt{Sequence: 14, Duplicate: true}, "c")
-	m.take()
-	got = m.take()[0]
-	assert.EqualValues(t, 14, got, "the mark is %d with nothing under way, want 14", got)
-}
-
 // prepared is a log of two objects with three states each, known positions after 4 and after all messages.
 func prepared(t *testing.T, log sink.Sink, store checkpoint.Store) {
 	t.Helper()
@@ -209,7 +189,7 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 
 func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	_, store, r, s := listed(t, "10", "a u1 5")
-	window := r.marks.begin() // an event that is in the log and not acknowledged, before the one that follows
+	window := r.offsets.Begin() // an event that is in the log and not acknowledged, before the one that follows
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	for range 3 {
@@ -217,5 +197,5 @@ func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	}
 	mark := store.state.Log.Marks[0]
 	assert.True(t, mark < 4, "the log is read back from %d, and an event before that may be unknown", mark)
-	r.marks.end(window, sink.Receipt{}, "")
+	r.offsets.End(window, sink.Receipt{}, "")
 }

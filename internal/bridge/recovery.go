@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -45,9 +46,9 @@ func (p *session) meetLog(ctx context.Context) error {
 		return err
 	}
 	p.logged.ID = r.bounds.ID
-	p.marks.start(r.ends, r.ids)
+	p.offsets.Start(r.ends, r.ids)
 	if !r.bounds.Fenced && (!p.cfg.Unfenced || p.cfg.Term != nil) {
-		p.lanes = newLanes()
+		p.lanes = delivery.NewLanes[*object]()
 	}
 	return nil
 }

@@ -232,7 +232,7 @@ func (s *stream) retry(ctx context.Context, key string) {
 	size := 0 // of an object that does not exist nothing is held
 	if item != nil {
 		size = item.Size()
-		if s.session.budget.acquire(ctx, size, true) != nil {
+		if s.session.budget.Acquire(ctx, size, true) != nil {
 			return
 		}
 	}

@@ -106,7 +106,7 @@ func TestRefused_end_is_told_once_the_broker_takes_it(t *testing.T) {
 	b = runIn(t, w, log, store, entry)
 	must.Happen(t, "the end", func() bool { return slices.Equal(alive(log.fakeLog), []string{"shop/one 5"}) })
 	assert.Zero(t, strings.Count(strings.Join(log.lines(), "\n"), "gap"), "an audit has found it")
-	must.Happen(t, "nothing to be buffered", func() bool { return b.only(t).session.budget.count.Load() == 0 })
+	must.Happen(t, "nothing to be buffered", func() bool { return b.only(t).session.budget.Count() == 0 })
 	require.NoError(t, b.stop())
 }
 
@@ -129,7 +129,7 @@ func TestRefused_object_is_not_read_from_before_what_a_watch_has_shown(t *testin
 	})
 	refuse(log)
 	s.retry(t.Context(), "shop/stuck")
-	must.Happen(t, "an end of what is under way", func() bool { return b.session(t).busy.count() == 0 })
+	must.Happen(t, "an end of what is under way", func() bool { return b.session(t).inFlight.Count() == 0 })
 	assert.Equal(t, []string{"shop/one 5"}, alive(log.fakeLog))
 	s.tracker.Settle(uint64(ticket))
 	require.NoError(t, b.stop())

@@ -57,7 +57,7 @@ func live(t *testing.T, s *stream, all []happening) {
 
 func (p *session) settleNow(t *testing.T) {
 	t.Helper()
-	must.Happen(t, "all to be settled", func() bool { return p.busy.count() == 0 })
+	must.Happen(t, "all to be settled", func() bool { return p.inFlight.Count() == 0 })
 }
 
 // lived is a bridge that has published life, and was stopped.

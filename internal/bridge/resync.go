@@ -311,7 +311,7 @@ func (s *stream) republishNow(ctx context.Context, id source.Ident, item content
 		return false, false, err
 	}
 	size := item.Size()
-	if err := s.session.budget.acquire(ctx, size, true); err != nil {
+	if err := s.session.budget.Acquire(ctx, size, true); err != nil {
 		s.resync.room.Release(1)
 		return false, false, err
 	}

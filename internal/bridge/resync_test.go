@@ -55,8 +55,8 @@ func TestResync_publishes_what_the_log_has_and_nothing_else(t *testing.T) {
 	id := log.log[before].ID
 	assert.True(t, strings.HasSuffix(id, ".r7"), "the id is %s", id)
 	row, _ := s.ledger.Get("default/a")
-	assert.True(t, row.Sequence > uint64(before) && s.tracker.Pending() == 0 && r.budget.count.Load() == 0,
-		"the row is %+v, %d tickets and %d changes are open", row, s.tracker.Pending(), r.budget.count.Load())
+	assert.True(t, row.Sequence > uint64(before) && s.tracker.Pending() == 0 && r.budget.Count() == 0,
+		"the row is %+v, %d tickets and %d changes are open", row, s.tracker.Pending(), r.budget.Count())
 	// The next change is checked against the place of what was published again.
 	send(t, s, source.Updated, "a", "u1", "13", source.ReasonWatch)
 	r.settle()
@@ -155,7 +155,7 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 				if got := log.lines(); got[len(got)-1] != "updated default/a u1 5 resync" {
 					t.Errorf("the log ends with %v", got[before:])
 				}
-				if n := r.budget.count.Load(); n != 0 || !s.resync.room.TryAcquire(resyncAhead) {
+				if n := r.budget.Count(); n != 0 || !s.resync.room.TryAcquire(resyncAhead) {
 					t.Fatalf("%d changes are open, or what was dropped takes room", n)
 				}
 				s.resync.room.Release(resyncAhead)
@@ -328,14 +328,14 @@ func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 		return all[0]
 	}
 	first := ask()
-	must.Happen(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().inFlight.Count() == resyncAhead })
 	if told := b.State().Resyncs; len(told) != 1 || told[0].Stream != "configmaps.v1" || told[0].Listed == 0 {
 		t.Errorf("of what runs it is told %+v", told)
 	}
 	second, third := ask(), ask()
 	assert.True(t, first.Number != second.Number && second.Number == third.Number && second.State == ResyncQueued,
 		"asked for %+v, %+v and %+v", first, second, third)
-	assert.Equal(t, resyncAhead, b.current.Load().busy.count(), "on their way")
+	assert.Equal(t, resyncAhead, b.current.Load().inFlight.Count(), "on their way")
 	open()
 	must.Happen(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
 	numbers, _ := resyncsIn(log)
@@ -454,7 +454,7 @@ func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
 	api, log, b, open := gated(t)
 	s := b.only(t)
 	must.Get(StartResyncs([]*Pipeline{b.Pipeline}, "", nil))(t)
-	must.Happen(t, "a full room", func() bool { return b.current.Load().busy.count() == resyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().inFlight.Count() == resyncAhead })
 	api.setAway(true)
 	must.Happen(t, "the failing watch", func() bool { return !s.status.watching() })
 	open()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -42,18 +43,18 @@ type session struct {
 	queue workqueue.TypedDelayingInterface[*object]
 	// aside has objects that the queue has given out, and that wait for more than the broker's acknowledgement.
 	aside     workqueue.TypedInterface[*object]
-	budget    *budget
+	budget    *delivery.Budget
 	memory    *memory
 	publisher sink.Publisher
 	retrier   *sink.Retrier
 	began     time.Time
 	// incidents are the pipeline's.
 	incidents *health.Incidents
-	busy      busyness
+	inFlight  delivery.InFlight
 	broker    health.Broker
-	marks     *marks
+	offsets   *delivery.Offsets
 	// lanes is nil where the broker refuses what dead processes have sent without them, or is not asked to.
-	lanes *lanes
+	lanes *delivery.Lanes[*object]
 	// failure takes what ends the session, from who must not block.
 	failure chan error
 	// primeTime and roomTime are the constants, but in tests.
@@ -116,7 +117,7 @@ type session struct {
 
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
-		cfg: c, name: c.Name, log: c.Log, sink: to, memory: newMemory(), marks: newMarks(),
+		cfg: c, name: c.Name, log: c.Log, sink: to, memory: newMemory(), offsets: delivery.NewOffsets(),
 		failure: make(chan error, 1), met: make(chan struct{}),
 		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: maxRefusedDelay,
 		saying: rate.Sometimes{Interval: health.UnreadyAfter}, sayingWriter: rate.Sometimes{Interval: health.UnreadyAfter}, began: time.Now(), incidents: &health.Incidents{}, epochs: &epochs{},
@@ -124,7 +125,7 @@ func newSession(c *Config, to sink.Sink) *session {
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 		aside: workqueue.NewTyped[*object](),
 	}
-	p.budget = newBudget(c.Buffer, p.gone)
+	p.budget = delivery.NewBudget(c.Buffer, p.gone)
 	retries := c.Metrics.Pipeline(c.Name).Retries
 	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(_ *sink.Message, cause error) {
 		retries.Inc()
@@ -294,10 +295,10 @@ func (p *session) gone() (bytes int64) {
 func (p *session) drain(failed context.Context) {
 	ctx, cancel := context.WithTimeout(failed, p.cfg.Drain)
 	defer cancel()
-	if n := p.busy.count(); n > 0 {
+	if n := p.inFlight.Count(); n > 0 {
 		p.log.Info("stopping: waiting for the broker to acknowledge what was read", "objects", n, "at most", p.cfg.Drain.String())
 	}
-	if err := p.busy.wait(ctx); err != nil {
-		p.log.Warn("stopped before everything was acknowledged; the rest follows after the next start", "objects", p.busy.count())
+	if err := p.inFlight.Wait(ctx); err != nil {
+		p.log.Warn("stopped before everything was acknowledged; the rest follows after the next start", "objects", p.inFlight.Count())
 	}
 }

@@ -187,7 +187,7 @@ func TestMarks_know_of_an_event_before_its_ticket_is_settled(t *testing.T) {
 		publish(s)
 		high := make(chan uint64, 1)
 		ticket := s.tracker.OpenBarrier(time.Now(), func() {
-			ends, _ := r.marks.ends()
+			ends, _ := r.offsets.Ends()
 			high <- ends[0]
 		})
 		close(gate)

@@ -102,8 +102,8 @@ func (p *session) now(now time.Time) State {
 	gone := p.gone()
 	st := State{
 		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
-		BufferedEvents: p.budget.count.Load(), BufferedBytes: p.budget.bytes.Load() + gone, DeletedBytes: gone,
-		BufferBytes: p.budget.limit(),
+		BufferedEvents: p.budget.Count(), BufferedBytes: p.budget.Bytes() + gone, DeletedBytes: gone,
+		BufferBytes: p.budget.Limit(),
 		Loss:        p.incidents.Loss(), Writer: p.incidents.Writer(),
 	}
 	st.Ready = len(st.Unready) == 0

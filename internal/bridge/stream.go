@@ -87,7 +87,7 @@ func (o *often) set(interval time.Duration) {
 
 // Admit implements source.Feed.
 func (s *stream) Admit(ctx context.Context, version string, size int) (source.Ticket, error) {
-	if err := s.session.budget.acquire(ctx, size, version == ""); err != nil {
+	if err := s.session.budget.Acquire(ctx, size, version == ""); err != nil {
 		return 0, err
 	}
 	return source.Ticket(s.tracker.Open(version, time.Now())), nil
@@ -268,7 +268,7 @@ func (s *stream) enqueue(key string, d delta) {
 		o = s.session.memory.objects.Get().(*object)
 		o.stream, o.key = s, key
 		s.pending[key] = o
-		s.session.busy.enter()
+		s.session.inFlight.Enter()
 	}
 	if folded := o.push(d, s.spec.Latest); folded != nil {
 		// It waits already. If it were added once more, while a worker is about to take what waits, the queue would have it when nothing does.
@@ -385,7 +385,7 @@ func apply(known checkpoint.Row, exists bool, next checkpoint.Row) checkpoint.Ro
 func (s *stream) drop(c *source.Change) {
 	c.Body.Release()
 	c.Body = nil
-	s.session.budget.release(c.Size, c.Listed)
+	s.session.budget.Release(c.Size, c.Listed)
 	if c.Reason == source.ReasonResync && c.Listed {
 		s.resync.room.Release(1)
 	}

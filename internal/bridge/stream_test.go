@@ -252,7 +252,7 @@ func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 1 watch", "deleted default/a u1 5 watch 4", "added default/a u2 7 watch 2")
 	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open, want none")
-	assert.EqualValues(t, 0, r.budget.bytes.Load(), "bytes are held, want none")
+	assert.EqualValues(t, 0, r.budget.Bytes(), "bytes are held, want none")
 }
 
 // A process that dies takes with it how many changes an event was to stand for. The next one reads all of them again.
@@ -393,7 +393,7 @@ func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testi
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 1 watch", "rejected default/a u1 2 watch", "updated default/a u1 3 watch")
 	assert.EqualValues(t, 1, value(t, r.registry, "publish_failures_total"), "failures are counted")
-	assert.EqualValues(t, 0, r.budget.bytes.Load(), "bytes are held, want none")
+	assert.EqualValues(t, 0, r.budget.Bytes(), "bytes are held, want none")
 }
 
 // The worker has taken the object from the queue, and not yet what waits.

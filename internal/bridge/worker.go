@@ -86,7 +86,7 @@ func (p *session) advance(ctx context.Context, o *object) {
 		return
 	}
 	if !a.flying {
-		a.flying, a.window = true, p.marks.begin()
+		a.flying, a.window = true, p.offsets.Begin()
 	}
 	a.written, a.published = writtenAt(a), time.Now()
 	p.publisher.Publish(ctx, a.message, o.done)
@@ -167,7 +167,7 @@ func (p *session) follows(o *object) bool {
 	if p.lanes == nil || a.marker == nil || m.Shared {
 		return true
 	}
-	last, ok := p.lanes.enter(m.Subject, o)
+	last, ok := p.lanes.Enter(m.Subject, o)
 	if !ok { // whoever ends its turn may have o by now
 		return false
 	}
@@ -182,7 +182,7 @@ func (p *session) yield(a *attempt, place uint64) {
 	if p.lanes == nil || a.marker == nil || a.message.Shared {
 		return
 	}
-	if next := p.lanes.leave(a.message.Subject, place); next != nil {
+	if next, ok := p.lanes.Leave(a.message.Subject, place); ok {
 		p.again(next, 0)
 	}
 }
@@ -290,7 +290,7 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 		s.tracker.Settle(uint64(a.marker.ticket))
 		close(a.marker.acked)
 		p.queue.Done(o)
-		p.busy.leave()
+		p.inFlight.Leave()
 		return
 	}
 	if place != nil {
@@ -320,14 +320,14 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	p.queue.Done(o)
 	if !more {
 		o.recycle(p.memory)
-		p.busy.leave()
+		p.inFlight.Leave()
 	}
 }
 
 // landed moves the mark: what the attempt has put into the log is known. Its message is free.
 func (p *session) landed(a *attempt, r sink.Receipt) {
 	if a.flying {
-		p.marks.end(a.window, r, a.message.ID)
+		p.offsets.End(a.window, r, a.message.ID)
 	}
 	if a.message != nil {
 		p.memory.messages.Put(a.message)
@@ -426,7 +426,7 @@ func (p *session) seek(ctx context.Context, o *object) bool {
 		return false
 	}
 	var found *sink.Stored
-	err := log.Read(ctx, sink.Query{After: p.marks.from(a.window)}, func(m *sink.Stored) error {
+	err := log.Read(ctx, sink.Query{After: p.offsets.From(a.window)}, func(m *sink.Stored) error {
 		if m.ID == a.message.ID {
 			found = m
 		}

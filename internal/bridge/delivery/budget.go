@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package delivery
 
 import (
 	"context"
@@ -22,11 +22,11 @@ const (
 	weighEvery = time.Second
 )
 
-// budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement, and those that it
+// Budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement, and those that it
 // holds of objects that are gone. These become fewer as positions move and are saved, and hold up watches only: a list
-// may be what they wait for.
-type budget struct {
-	all, lists *room
+// may be what they wait for. Its methods may be called by several goroutines at a time.
+type Budget struct {
+	all, lists *semaphore
 	bytes      atomic.Int64
 	count      atomic.Int64
 	// ahead is how many bytes may be held before a watch pauses; drained tells one that pauses that half of readAhead is left.
@@ -38,25 +38,34 @@ type budget struct {
 	gone, weighed, trickled atomic.Int64
 }
 
-func newBudget(limit int64, weigh func() int64) *budget {
-	b := &budget{
-		all: newRoom(limit), lists: newRoom(min(limit, readAhead)), drained: make(chan struct{}, 1), weigh: weigh,
+// NewBudget returns a budget of so many bytes. Weigh returns how many bytes are held of objects that are gone; it is
+// called once a second at most.
+func NewBudget(limit int64, weigh func() int64) *Budget {
+	b := &Budget{
+		all: newSemaphore(limit), lists: newSemaphore(min(limit, readAhead)), drained: make(chan struct{}, 1), weigh: weigh,
 	}
 	b.ahead.Store(readAhead)
 	return b
 }
 
-// limit returns how many bytes may be held.
-func (b *budget) limit() int64 { return b.all.size() }
+// Limit returns how many bytes may be held.
+func (b *Budget) Limit() int64 { return b.all.size() }
 
-// setLimit has another number of bytes be held at most, once those that are have become fewer.
-func (b *budget) setLimit(limit int64) {
+// SetLimit has another number of bytes be held at most, once those that are have become fewer.
+func (b *Budget) SetLimit(limit int64) {
 	b.all.setLimit(limit)
 	b.lists.setLimit(min(limit, readAhead))
 }
 
-// acquire waits for room; listed is whether it is for an item of a list.
-func (b *budget) acquire(ctx context.Context, size int, listed bool) error {
+// Bytes returns how many bytes are held, but those of objects that are gone.
+func (b *Budget) Bytes() int64 { return b.bytes.Load() }
+
+// Count returns how many changes are held.
+func (b *Budget) Count() int64 { return b.count.Load() }
+
+// Acquire waits until a change of so many bytes may be held; listed is whether it is an item of a list. The error is
+// ctx's; then nothing was taken.
+func (b *Budget) Acquire(ctx context.Context, size int, listed bool) error {
 	var err error
 	if listed {
 		err = b.lists.acquire(ctx, size)
@@ -82,7 +91,7 @@ func (b *budget) acquire(ctx context.Context, size int, listed bool) error {
 
 // awaitGone waits while too much is held of objects that are gone. An object is read every weighEvery, as a version is
 // complete only when a later one is seen.
-func (b *budget) awaitGone(ctx context.Context) error {
+func (b *Budget) awaitGone(ctx context.Context) error {
 	for b.overdue() && !due(&b.trickled) {
 		if err := pause.For(ctx, stepWait); err != nil {
 			return err
@@ -92,12 +101,12 @@ func (b *budget) awaitGone(ctx context.Context) error {
 }
 
 // overdue reports whether what is held of objects that are gone leaves no room.
-func (b *budget) overdue() bool {
+func (b *Budget) overdue() bool {
 	if due(&b.weighed) {
 		b.gone.Store(b.weigh())
 	}
 	gone := b.gone.Load()
-	return gone > 0 && b.bytes.Load()+gone >= b.limit()
+	return gone > 0 && b.bytes.Load()+gone >= b.Limit()
 }
 
 // due reports whether the last time was weighEvery ago, for one of those who ask, and is now then.
@@ -107,7 +116,7 @@ func due(last *atomic.Int64) bool {
 }
 
 // pace pauses a watch that is far ahead of the broker, for stepWait at most.
-func (b *budget) pace(ctx context.Context) error {
+func (b *Budget) pace(ctx context.Context) error {
 	if b.bytes.Load() < b.ahead.Load() {
 		return nil
 	}
@@ -123,8 +132,8 @@ func (b *budget) pace(ctx context.Context) error {
 	return nil
 }
 
-// release gives back what was acquired; what has no size was not.
-func (b *budget) release(size int, listed bool) {
+// Release gives back what was acquired; what has no size was not.
+func (b *Budget) Release(size int, listed bool) {
 	if size == 0 {
 		return
 	}

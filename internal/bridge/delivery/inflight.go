@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package delivery
 
 import (
 	"context"
 	"sync"
 )
 
-// busyness counts objects and markers that are on their way to the log.
-type busyness struct {
+// InFlight counts objects and markers that are on their way to the log. The zero InFlight counts none. Its methods may be
+// called by several goroutines at a time.
+type InFlight struct {
 	mu   sync.Mutex
 	n    int
 	idle chan struct{}
 }
 
-func (b *busyness) enter() {
+// Enter counts one more.
+func (b *InFlight) Enter() {
 	b.mu.Lock()
 	b.n++
 	b.mu.Unlock()
 }
 
-func (b *busyness) leave() {
+// Leave counts one less.
+func (b *InFlight) Leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.n--; b.n == 0 && b.idle != nil {
@@ -29,14 +32,15 @@ func (b *busyness) leave() {
 	}
 }
 
-func (b *busyness) count() int {
+// Count returns how many there are.
+func (b *InFlight) Count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.n
 }
 
-// wait returns once nothing is under way, or with ctx's error.
-func (b *busyness) wait(ctx context.Context) error {
+// Wait returns once nothing is under way, or with ctx's error.
+func (b *InFlight) Wait(ctx context.Context) error {
 	b.mu.Lock()
 	if b.n == 0 {
 		b.mu.Unlock()

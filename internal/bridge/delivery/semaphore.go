@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package delivery
 
 import (
 	"context"
@@ -8,23 +8,24 @@ import (
 	"sync"
 )
 
-// room is a number of bytes that may become another one. Who asks first gets first; what is larger than all of it passes alone. It is safe for concurrent use.
-type room struct {
+// semaphore is a number of bytes that may become another one. Who asks first gets first; what is larger than all of it
+// passes alone.
+type semaphore struct {
 	mu          sync.Mutex
 	limit, used int64
 	waiting     []*claim
 }
 
-// claim is who waits for room.
+// claim is who waits for bytes.
 type claim struct {
 	size  int64
 	taken chan struct{}
 }
 
-func newRoom(limit int64) *room { return &room{limit: limit} }
+func newSemaphore(limit int64) *semaphore { return &semaphore{limit: limit} }
 
-// acquire waits for room. The error is ctx's; then nothing was taken.
-func (r *room) acquire(ctx context.Context, size int) error {
+// acquire waits for bytes. The error is ctx's; then nothing was taken.
+func (r *semaphore) acquire(ctx context.Context, size int) error {
 	r.mu.Lock()
 	if len(r.waiting) == 0 && r.fits(int64(size)) {
 		r.used += int64(size)
@@ -52,7 +53,7 @@ func (r *room) acquire(ctx context.Context, size int) error {
 }
 
 // release gives back what was taken.
-func (r *room) release(size int) {
+func (r *semaphore) release(size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.used -= int64(size); r.used < 0 {
@@ -61,26 +62,26 @@ func (r *room) release(size int) {
 	r.admit()
 }
 
-// setLimit makes the room larger or smaller. What is taken stays.
-func (r *room) setLimit(limit int64) {
+// setLimit makes it larger or smaller. What is taken stays.
+func (r *semaphore) setLimit(limit int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.limit = limit
 	r.admit()
 }
 
-// size returns how large the room is.
-func (r *room) size() int64 {
+// size returns how large it is.
+func (r *semaphore) size() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.limit
 }
 
-// fits reports whether there is room; the caller holds mu.
-func (r *room) fits(size int64) bool { return r.used == 0 || r.used+size <= r.limit }
+// fits reports whether so many bytes may be taken; the caller holds mu.
+func (r *semaphore) fits(size int64) bool { return r.used == 0 || r.used+size <= r.limit }
 
-// admit lets in who waits, as far as there is room; the caller holds mu.
-func (r *room) admit() {
+// admit lets in who waits, as far as it goes; the caller holds mu.
+func (r *semaphore) admit() {
 	for len(r.waiting) > 0 && r.fits(r.waiting[0].size) {
 		c := r.waiting[0]
 		r.waiting = slices.Delete(r.waiting, 0, 1)

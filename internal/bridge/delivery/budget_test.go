@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+)
+
+func TestBudget_holds_no_more_than_its_limit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(1<<20, nothing)
+		const size = 300 << 10
+		for n := range 3 {
+			require.NoError(t, b.Acquire(t.Context(), size, false), "change %d", n)
+		}
+		require.Error(t, b.Acquire(must.Within(t, time.Hour), size, false), "the fourth of 300 KiB in 1 MiB")
+		assert.EqualValues(t, 3*size, b.Bytes())
+		assert.EqualValues(t, 3, b.Count())
+		for range 3 {
+			b.Release(size, false)
+		}
+		assert.Zero(t, b.Bytes()+b.Count())
+		assert.NoError(t, b.Acquire(t.Context(), 5<<20, false), "what is larger passes alone")
+	})
+}
+
+// While a list waits for the broker there is room for what a watch of the same pipeline shows.
+func TestBudget_a_list_is_read_less_far_ahead_than_a_watch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(2*readAhead, nothing)
+		for i := range readAhead >> 20 {
+			require.NoError(t, b.Acquire(t.Context(), 1<<20, true), "item %d of 1 MiB of a list", i)
+		}
+		ctx := must.Within(t, time.Hour)
+		assert.Error(t, b.Acquire(ctx, 1<<20, true), "a list was read further than readAhead")
+		for i := range readAhead >> 20 {
+			require.NoError(t, b.Acquire(t.Context(), 1<<20, false), "object %d of 1 MiB of a watch", i)
+		}
+		b.Release(1<<20, true)
+		assert.NoError(t, b.Acquire(t.Context(), 1<<20, true), "an item in the place of another")
+	})
+}
+
+func nothing() int64 { return 0 }
+
+// A position that an event holds up, or a checkpoint that cannot be saved, keeps what is known of deleted objects.
+func TestBudget_a_watch_waits_while_too_much_is_held_of_deleted_objects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var held atomic.Int64
+		b := NewBudget(1<<20, held.Load)
+		read := func(n int) time.Duration {
+			began := time.Now()
+			for range n {
+				require.NoError(t, b.Acquire(must.Within(t, time.Hour), 1<<10, false))
+			}
+			return time.Since(began)
+		}
+		<-time.After(weighEvery)
+		assert.Zero(t, read(10))
+		held.Store(1<<20 - 10<<10 - 1)
+		<-time.After(weighEvery)
+		assert.Zero(t, read(1), "there is room for one")
+		assert.InDelta(t, 10*weighEvery, read(10), float64(2*weighEvery), "one a second, or no position would move")
+		assert.NoError(t, b.Acquire(t.Context(), 1<<10, true), "a list waits for nothing of that")
+		held.Store(0)
+		<-time.After(weighEvery)
+		assert.Zero(t, read(100))
+	})
+}
+
+// A watch goes at the broker's pace while that acknowledges, and is read to the last byte of the budget where it does not.
+func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const object = 1 << 20
+		b := NewBudget(4*readAhead, nothing)
+		fill := func(bytes int) time.Duration {
+			began := time.Now()
+			for range bytes / object {
+				require.NoError(t, b.Acquire(t.Context(), object, false))
+			}
+			return time.Since(began)
+		}
+		took := fill(readAhead)
+		assert.EqualValues(t, 0, took, "what keeps the broker busy took %v to read", took)
+		took, want := fill(readAhead), readAhead/readStep*stepWait
+		assert.Equal(t, want, took, "as much again took %v while the broker was silent", took)
+		time.AfterFunc(stepWait/2, func() {
+			for range readAhead*3/2/object + 1 {
+				b.Release(object, false)
+			}
+		})
+		assert.Equal(t, stepWait/2, fill(object),
+			"the next object took, want the moment at which half of readAhead was left")
+		took = fill(readAhead/2 - object)
+		assert.EqualValues(t, 0, took, "what keeps the broker busy took %v to read again", took)
+	})
+}
