@@ -59,8 +59,8 @@ const (
 var brokenBridges = map[string]broken{
 	"a needless gap after a kill": {
 		changes: []change{{
-			File: "internal/bridge/open.go", Old: "	s.past = p.pasts.of(name)\n",
-			New: `	s.past = p.pasts.of(name)
+			File: "internal/bridge/open.go", Old: "	s.incidents = p.incidents.Stream(name)\n",
+			New: `	s.incidents = p.incidents.Stream(name)
 	if saved.Position != "" {
 		s.again <- source.Why{Cause: source.CauseExpired, Message: "too old resource version: 1 (2)"}
 	}
