@@ -60,7 +60,7 @@ type attempt struct {
 	published time.Time
 	// written is when a watched object was, as far as it tells.
 	written time.Time
-	// flying: it was handed to the sink, in this window of the marks.
+	// flying: it was handed to the sink, in this window of the acknowledged offsets.
 	flying bool
 	window uint8
 	// previous is what the log was seen to have last, where a check failed before.

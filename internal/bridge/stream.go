@@ -420,35 +420,38 @@ func (s *stream) Resume() (string, iter.Seq2[source.Ident, bool], bool) {
 	return position, s.knownIdents, true
 }
 
-// knownIdents yields what the log has, or is about to get, and whether it is what the object is. Changes go on meanwhile.
+// knownIdents yields what the log has, or is about to get, and whether it is what the object is, each as it is when its
+// turn comes. Changes go on meanwhile.
 func (s *stream) knownIdents(yield func(id source.Ident, current bool) bool) {
+	tell := func(key string) bool {
+		s.mu.Lock()
+		row, exists := s.known(key)
+		lacks := s.isRefused(key)
+		s.mu.Unlock()
+		return !exists || row.Deleted || yield(ident(key, &row), !lacks)
+	}
+	for key := range s.ledger.All() {
+		if !tell(key) {
+			return
+		}
+	}
+	for _, key := range s.unacknowledged() {
+		if !tell(key) {
+			return
+		}
+	}
+}
+
+// unacknowledged returns the keys of the objects that are on their way to the log, and that it does not have.
+func (s *stream) unacknowledged() (keys []string) {
 	s.mu.Lock()
-	refused, onTheWay := make(map[string]struct{}, len(s.refused.tries)), make(map[string]checkpoint.Row, len(s.pending))
-	for key := range s.refused.tries {
-		refused[key] = struct{}{}
-	}
-	for key, o := range s.pending {
-		onTheWay[key] = o.known
-	}
-	s.mu.Unlock()
-	tell := func(key string, row *checkpoint.Row) bool {
-		_, lacks := refused[key]
-		return row.Deleted || yield(ident(key, row), !lacks)
-	}
-	for key, row := range s.ledger.All() {
-		if newest, is := onTheWay[key]; is {
-			row = newest
-			delete(onTheWay, key)
-		}
-		if !tell(key, &row) {
-			return
+	defer s.mu.Unlock()
+	for key := range s.pending {
+		if row, exists := s.ledger.Get(key); !exists || row.Deleted {
+			keys = append(keys, key)
 		}
 	}
-	for key, row := range onTheWay {
-		if !tell(key, &row) {
-			return
-		}
-	}
+	return keys
 }
 
 // reached is the newest version that compares: of the position, or of what the log has; empty where there is none. A
