@@ -55,6 +55,21 @@ func everyMetric(t *testing.T) *rig {
 	return r
 }
 
+// What begins to be counted can be seen to rise only from a 0.
+func TestMetrics_of_events_are_there_before_a_stream_has_any(t *testing.T) {
+	r, _ := startStream(t, newFakeLog(), &memoryStore{})
+	var ops []string
+	for _, f := range must.Get(r.registry.Gather())(t) {
+		if f.GetName() == "kube_eventbridge_events_published_total" {
+			for _, m := range f.GetMetric() {
+				assert.Zero(t, m.GetCounter().GetValue())
+				ops = append(ops, m.GetLabel()[0].GetValue())
+			}
+		}
+	}
+	assert.Equal(t, []string{"added", "deleted", "updated"}, ops)
+}
+
 // families returns "type name{labels} help" of everything that g has.
 func families(t *testing.T, g prometheus.Gatherer) []string {
 	t.Helper()

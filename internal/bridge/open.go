@@ -90,7 +90,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	delete(p.state.Rows, name)
 	s.status = &status{stream: s, since: time.Now()}
 	s.incidents = p.incidents.Stream(name)
-	for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} { // the common ones are there before they count
+	for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} { // the common ones begin with 0
 		s.metrics.Published(op.String(), string(source.ReasonWatch))
 	}
 	s.rate.Sample(s.metrics.Total(), time.Now())

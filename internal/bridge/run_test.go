@@ -24,6 +24,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -336,4 +337,30 @@ func TestStatus_is_ready_for_a_while_without_its_watch(t *testing.T) {
 		st.State(source.Watching, nil)
 		assert.Empty(t, st.ready())
 	})
+}
+
+// The same of many streams, again and again, would be a log of nothing else.
+func TestStatus_of_a_wildcard_says_once_why_a_stream_waits(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec StreamSpec
+		want int
+	}{
+		"of a name": {StreamSpec{}, 2}, "of a wildcard": {StreamSpec{Wildcard: &Wildcard{}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				logged := &testlog.Text{}
+				st := &status{stream: &stream{
+					session: &session{log: logged.Logger()}, spec: &c.spec, incidents: &health.StreamIncidents{},
+				}}
+				for range 2 {
+					st.State(source.Listing, errors.New("not permitted"))
+					<-time.After(health.UnreadyAfter)
+				}
+				assert.Equal(t, c.want, logged.Count("not permitted"), logged.String())
+				st.State(source.Listing, errors.New("no route"))
+				assert.Equal(t, 1, logged.Count("no route"), "another reason is news")
+			})
+		})
+	}
 }

@@ -120,7 +120,9 @@ func newSession(c *Config, to sink.Sink) *session {
 		cfg: c, name: c.Name, log: c.Log, sink: to, memory: newMemory(), offsets: delivery.NewOffsets(),
 		failure: make(chan error, 1), met: make(chan struct{}),
 		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: maxRefusedDelay,
-		saying: rate.Sometimes{Interval: health.UnreadyAfter}, sayingWriter: rate.Sometimes{Interval: health.UnreadyAfter}, began: time.Now(), incidents: &health.Incidents{}, epochs: &epochs{},
+		saying:       rate.Sometimes{Interval: health.UnreadyAfter},
+		sayingWriter: rate.Sometimes{Interval: health.UnreadyAfter},
+		began:        time.Now(), incidents: &health.Incidents{}, epochs: &epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 		aside: workqueue.NewTyped[*object](),
@@ -299,6 +301,7 @@ func (p *session) drain(failed context.Context) {
 		p.log.Info("stopping: waiting for the broker to acknowledge what was read", "objects", n, "at most", p.cfg.Drain.String())
 	}
 	if err := p.inFlight.Wait(ctx); err != nil {
-		p.log.Warn("stopped before everything was acknowledged; the rest follows after the next start", "objects", p.inFlight.Count())
+		p.log.Warn("stopped before everything was acknowledged; the rest follows after the next start",
+			"objects", p.inFlight.Count())
 	}
 }
