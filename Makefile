@@ -22,8 +22,8 @@ RACE              ?= ./source/... ./sink/... ./checkpoint/... ./cmd/... ./intern
 	./internal/kafka/... ./internal/tail/...
 # The packages of integration tests in make test: those that are quick to compile and need no node. Their tests on Kafka
 # need Java.
-CORE              ?= ./cmd/... ./controlplane/... ./e2e ./faults/oracle ./internal/... ./kafkacheckpoint ./kafkasink \
-	./schema
+CORE              ?= ./cmd/... ./controlplane/... ./e2e ./faults/broken ./faults/oracle ./internal/... ./kafkacheckpoint \
+	./kafkasink ./schema
 # The directory that a run of tests leaves its results in, and how many of them are kept.
 RESULTS           := $(or $(RESULTS),$(CACHE)/times/$(shell date +%Y%m%d-%H%M%S))
 RESULTS_KEPT      ?= 20

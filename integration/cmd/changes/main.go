@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/edit"
 )
 
 // change breaks a rule. The text old occurs once in the file. The test is one of the file's package, or a subtest.
@@ -35,14 +37,8 @@ func (c *change) pkg() string { return filepath.Dir(c.file) }
 
 // apply returns the changed file.
 func (c *change) apply(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, c.file))
-	if err != nil {
-		return "", err
-	}
-	if n := strings.Count(string(text), c.old); n != 1 {
-		return "", fmt.Errorf("%s has this text %d times, and not once: %q", c.file, n, c.old)
-	}
-	return strings.Replace(string(text), c.old, c.new, 1), nil
+	files, err := edit.Apply(root, edit.Change{File: c.file, Old: c.old, New: c.new})
+	return files[c.file], err
 }
 
 // options are those of the command.

@@ -20,6 +20,11 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
 
+const (
+	killed    = "killed at random"
+	restarted = "API server killed and restarted"
+)
+
 func TestSummary_says_what_was_broken_hidden_and_not_seen(t *testing.T) {
 	s := Summarize(someResults)
 	assert.True(t, s.Faults == 5 && s.ByFault["b"] == 1 && s.ByFault["a"] == 2 && s.Broken() == 3 && s.Wall == 90,
