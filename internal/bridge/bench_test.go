@@ -114,7 +114,7 @@ func BenchmarkRecovery(b *testing.B) {
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}
 			at := source.Stream{Resource: configMaps, Namespace: "n7"}
 			var m sink.Message
-			require.NoError(b, spec.encoder(at).Change(&m, &source.Change{
+			require.NoError(b, spec.Encoder(at).Change(&m, &source.Change{
 				Op: source.Updated, Ident: source.Ident{Namespace: "n7", Name: "a", UID: "u", ResourceVersion: "5"},
 				Body: source.NewBody([]byte(`{"metadata":{"name":"a"}}`)), Seen: time.Now(), Epoch: 1, Version: 5,
 			}))

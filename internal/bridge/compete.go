@@ -43,11 +43,11 @@ func (r *recovery) compete(m *sink.Stored, st *encode.State) error {
 	}
 	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""
 	for _, spec := range p.specs() {
-		at, may := spec.mayHaveRead(resource, st.Namespace)
-		if !may || !spec.meant(resource, r.offers()) {
+		at, may := spec.MayHaveRead(resource, st.Namespace)
+		if !may || !spec.MayMean(resource, r.offers()) {
 			continue
 		}
-		if m.Subject == "" || m.Subject == spec.encoder(at).Subject(st.Namespace, st.Name) {
+		if m.Subject == "" || m.Subject == spec.Encoder(at).Subject(st.Namespace, st.Name) {
 			return &CompetingError{Pipeline: p.name, Other: st.Pipeline, Object: resource.String() + " " + st.Key(), Message: m.Sequence}
 		}
 	}

@@ -6,18 +6,7 @@ import (
 	"errors"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
-
-// Filter decides which changes of a stream are published. What is not published is known all the same: its row moves, its ticket is settled. It is
-// called by several goroutines at a time, and may be called again for a change that could not be published at once.
-type Filter interface {
-	// Filter returns in a word why c is not published, nothing where it is; and a digest of c's state that is handed over, and stored, as before of
-	// the object's next change. It is zero where nothing is known of the state before, or of what the log has of it. Old returns the JSON of the object's
-	// state before, which is not to be used after Filter returns, or nil where that is not known; it is nil unless [StreamSpec.Olds]. The error says that
-	// it could not decide, whatever it then says, and nothing of what the object holds. c's body stays the caller's.
-	Filter(c *source.Change, before [16]byte, old func() []byte) (reason string, now [16]byte, err error)
-}
 
 // filtered reports whether an attempt's change is to be remembered and not published; row is what is known of the object.
 func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {

@@ -113,6 +113,6 @@ func TestRepair_brings_back_by_a_short_name_what_is_served(t *testing.T) {
 		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, configMaps, offers, false},
 		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, gone, offers, true},
 	} {
-		assert.Equal(t, c.want, c.spec.meant(c.resource, c.offers), "%s, of %+v", c.resource, c.spec)
+		assert.Equal(t, c.want, c.spec.MayMean(c.resource, c.offers), "%s, of %+v", c.resource, c.spec)
 	}
 }

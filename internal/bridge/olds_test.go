@@ -165,7 +165,7 @@ func BenchmarkEncodeFrom(b *testing.B) {
 		b.Run(string(payload), func(b *testing.B) {
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test", Payload: payload}}
 			at := source.Stream{Resource: source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}
-			e := spec.encoder(at)
+			e := spec.Encoder(at)
 			s := &stream{Stream: at, spec: spec, encoder: e, olds: newOlds(spec, newPacker)}
 			o := &object{stream: s, key: "n/p"}
 			o.attempt = attempt{message: &sink.Message{}, delta: delta{Change: source.Change{

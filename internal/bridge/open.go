@@ -79,7 +79,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	s.refused = newRefusals(&p.refusals, saved.Refused)
 	s.saved.Kind, s.saved.Namespaced = at.Kind, at.Namespaced
 	s.saved.ResyncDue = saved.ResyncDue || !stored && p.resyncNew && !spec.SkipSnapshot
-	s.encoder = spec.encoder(at)
+	s.encoder = spec.Encoder(at)
 	s.resume()
 	s.olds = newOlds(spec, p.packing)
 	s.often.set(logEvery)

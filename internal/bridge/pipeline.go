@@ -13,65 +13,26 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// StreamSpec is one resource, or all that a wildcard names, in one scope as a pipeline wants it.
-type StreamSpec struct {
-	// Resource is what the user calls it; what the API server calls it is found out while running. Empty where Wildcard is set.
-	Resource string
-	// Wildcard, if not nil, makes a stream of each resource that it names, as they come and go.
-	Wildcard *Wildcard
-	// NamespaceSelector, if not nil, makes a stream of each namespace whose labels match, or of each resource of the wildcard in it, as they come and go; Namespace is empty then.
-	NamespaceSelector                       labels.Selector
-	Namespace, LabelSelector, FieldSelector string
-	// Says is all that the configuration says of the spec: two with the same text are read alike. Empty: it is like no other.
-	Says string
-	// Latest allows changes of one object that are still waiting to be folded into one.
-	Latest bool
-	// SkipSnapshot: what exists at the start is known, not published.
-	SkipSnapshot bool
-	// Filter is nil where everything is published.
-	Filter Filter
-	// Resync is how often all that exists is published again, in whole seconds; zero: only when that is asked for.
-	Resync time.Duration
-	// Olds: the filter asks for the states before, which are kept then.
-	Olds     bool
-	Encoding encode.Config
-}
-
 type (
+	// StreamSpec is what a pipeline wants to read.
+	StreamSpec = spec.Stream
+	// Filter decides which changes of a stream are published.
+	Filter = spec.Filter
 	// Wildcard names every resource that can be listed and watched, of one group or of all.
 	Wildcard = membership.Wildcard
 	// Exclusion leaves resources out of a [Wildcard].
 	Exclusion = membership.Exclusion
 )
-
-// selection is what the spec selects.
-func (spec *StreamSpec) selection() membership.Spec {
-	return membership.Spec{
-		Resource: spec.Resource, Wildcard: spec.Wildcard, Namespace: spec.Namespace, NamespaceSelector: spec.NamespaceSelector,
-		LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
-	}
-}
-
-// stream is what the API server's resource makes of it.
-func (spec *StreamSpec) stream(r source.Resource) source.Stream {
-	return source.Stream{Resource: r, Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector}
-}
-
-// encoder is that of a stream's events.
-func (spec *StreamSpec) encoder(at source.Stream) *encode.Encoder {
-	return encode.New(at, spec.Encoding)
-}
 
 // Config says what a pipeline consists of. All fields are needed except Siblings, Target, Watches, Namespaces, Oversize,
 // ResyncRate, Drain, Unfenced, Term and Log.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -36,17 +35,17 @@ func (r *recovery) recall(m *sink.Stored) {
 	}
 	selected := marker
 	for _, spec := range p.specs() {
-		at, may := spec.mayHaveRead(resource, st.Namespace)
+		at, may := spec.MayHaveRead(resource, st.Namespace)
 		if marker {
-			at = spec.stream(resource)
+			at = spec.Of(resource)
 			if spec.NamespaceSelector != nil {
 				at.Namespace = encode.MarkerOf(m).Namespace
 			}
 			may = strings.Contains(st.ID, "."+at.Scope()+".")
 		}
-		if may && spec.meant(resource, r.offers()) {
+		if may && spec.MayMean(resource, r.offers()) {
 			selected = true
-			r.recallStream(at, spec.names())
+			r.recallStream(at, spec.Names())
 		}
 	}
 	if !selected && !st.Deleted {
@@ -86,37 +85,4 @@ func (p *session) offered(ctx context.Context) *source.Offers {
 	case <-ctx.Done():
 	}
 	return &source.Offers{}
-}
-
-// meant reports whether a spec may name a resource, whose kind is known. What a short name means is known of what is
-// served.
-func (spec *StreamSpec) meant(r source.Resource, offers *source.Offers) bool {
-	served := offers.Get(r.Group, r.Resource)
-	if served == nil {
-		served = &source.Served{
-			Group: r.Group, Resource: r.Resource, Versions: []source.Resource{r}, Names: []string{strings.ToLower(r.Kind)},
-		}
-	}
-	if spec.Wildcard != nil {
-		return spec.Wildcard.Names(served)
-	}
-	return membership.MayMean(spec.Resource, served)
-}
-
-// names returns what the spec calls its resource; none where it is a wildcard.
-func (spec *StreamSpec) names() []string {
-	if spec.Wildcard != nil {
-		return nil
-	}
-	return []string{spec.Resource}
-}
-
-// mayHaveRead returns the stream in which a spec that names a resource would read an object of it in a namespace; false if it would not.
-func (spec *StreamSpec) mayHaveRead(r source.Resource, namespace string) (source.Stream, bool) {
-	at := spec.stream(r)
-	if spec.NamespaceSelector != nil {
-		at.Namespace = namespace
-	}
-	within := at.Namespace == "" || at.Namespace == namespace
-	return at, within && (spec.NamespaceSelector == nil || namespace != "")
 }

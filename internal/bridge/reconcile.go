@@ -163,7 +163,7 @@ func (p *session) namespaces(entered map[string]string) (membership.Namespaces, 
 func (r *reconciler) carryOut(ctx context.Context, in *inputs) (later time.Duration, err error) {
 	entries := make([]membership.Spec, len(r.specs))
 	for i, spec := range r.specs {
-		entries[i] = spec.selection()
+		entries[i] = spec.Selection()
 	}
 	plan, problems := membership.Plan(entries, in.Offers, in.namespaces, in.stored)
 	r.assignments = map[string]*membership.Assignment{}

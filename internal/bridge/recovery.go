@@ -355,7 +355,7 @@ func (r *recovery) marker(m *sink.Stored, st *encode.State) {
 			due := source.Marker{
 				Kind: source.MarkerSnapshotCompleted, Epoch: saved.Epoch, To: saved.Unannounced.ResourceVersion,
 			}
-			if m.ID != markerID(spec.encoder(at), due) {
+			if m.ID != markerID(spec.Encoder(at), due) {
 				continue
 			}
 			saved.Unannounced = checkpoint.Snapshot{}
@@ -370,7 +370,7 @@ func (r *recovery) marker(m *sink.Stored, st *encode.State) {
 func (r *recovery) scopes(of source.Resource) iter.Seq2[*StreamSpec, source.Stream] {
 	return func(yield func(*StreamSpec, source.Stream) bool) {
 		for _, spec := range r.session.specs() {
-			at := spec.stream(of)
+			at := spec.Of(of)
 			namespaces := []string{at.Namespace}
 			if spec.NamespaceSelector != nil {
 				namespaces = r.stored.namespaces[of.String()]

@@ -286,7 +286,7 @@ func runIn(t *testing.T, w *world, to sink.Sink, store checkpoint.Store, entries
 		c.Streams, c.Identity = entries, checkpoint.Identity{Cluster: "test", Pipeline: "test"}
 		for i := range c.Streams {
 			c.Streams[i].Encoding = encode.Config{Cluster: "test", Pipeline: "test"}
-			c.Streams[i].Says = fmt.Sprintf("%v", c.Streams[i].selection())
+			c.Streams[i].Says = fmt.Sprintf("%v", c.Streams[i].Selection())
 		}
 	})
 }
@@ -296,7 +296,7 @@ func (b *bridge) respecify(t *testing.T, entries ...StreamSpec) {
 	t.Helper()
 	for i := range entries {
 		entries[i].Encoding = encode.Config{Cluster: "test", Pipeline: "test"}
-		entries[i].Says = fmt.Sprintf("%v", entries[i].selection())
+		entries[i].Says = fmt.Sprintf("%v", entries[i].Selection())
 	}
 	b.Respecify(t.Context(), entries)
 }
