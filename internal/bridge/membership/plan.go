@@ -247,7 +247,8 @@ func (p *plan) spec(i int) {
 	}
 }
 
-// meaning returns what a name means: what it meant before while that is served, or may come back; waits is that.
+// meaning returns what a name means: what it meant before while that is served, or may come back; waits is that. Of
+// several resources that fit as well, one that the pipeline has read under another name goes first.
 func (p *plan) meaning(i int) (is *source.Served, waits *schema.GroupResource) {
 	name := p.specs[i].Resource
 	var may []*source.Served
@@ -256,7 +257,9 @@ func (p *plan) meaning(i int) (is *source.Served, waits *schema.GroupResource) {
 			may = append(may, s)
 		}
 	}
-	slices.SortStableFunc(may, func(a, b *source.Served) int { return cmp.Compare(fit(name, a), fit(name, b)) })
+	slices.SortStableFunc(may, func(a, b *source.Served) int {
+		return cmp.Or(cmp.Compare(fit(name, a), fit(name, b)), cmp.Compare(p.strange(a), p.strange(b)))
+	})
 	unclear := len(may) > 1 && fit(name, may[0]) == fit(name, may[1])
 	before, bound := p.binding(name)
 	switch {
@@ -277,6 +280,14 @@ func (p *plan) meaning(i int) (is *source.Served, waits *schema.GroupResource) {
 		return nil, p.absent(name)
 	}
 	return may[0], nil
+}
+
+// strange is 0 for a resource that a stored stream has, and 1 for others.
+func (p *plan) strange(s *source.Served) int {
+	if slices.ContainsFunc(p.stored, func(at Stored) bool { return p.served(groupResource(at.Resource)) == s }) {
+		return 0
+	}
+	return 1
 }
 
 // absent returns a resource that a stored stream has, that may come back, and that a name may mean then. Only the

@@ -163,6 +163,15 @@ func TestPlan(t *testing.T) {
 `,
 		},
 		{
+			"a name that may mean several resources means the one that is read under another name",
+			named("widgets"), serves("widgets.v1.a", "widgets.v1.x"),
+			Namespaces{},
+			[]Stored{stored("widgets.v1.x", "widgets.x")},
+			`run widgets.v1.x as 0 from widgets.v1.x same true
+0 widgets.x widgets.a: the name may mean several resources, and the first one is read
+`,
+		},
+		{
 			"a short name goes while its resource is served", named("wd"), serves("widgets.v1.x", "pods.v1"),
 			Namespaces{},
 			[]Stored{stored("widgets.v1.x", "wd")},
