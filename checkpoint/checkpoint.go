@@ -43,6 +43,9 @@ type Row struct {
 	Fresh bool
 }
 
+// OwesEnd reports whether the log has to be told the end of the object if it does not exist.
+func (r *Row) OwesEnd() bool { return !r.Deleted || r.Behind }
+
 // Last returns the row for the rules of package sequence.
 func (r *Row) Last() sequence.Row {
 	last := sequence.Row{

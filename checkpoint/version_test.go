@@ -17,21 +17,3 @@ func TestNumber(t *testing.T) {
 		assert.True(t, got == want && is == (want > 0), "%q is %d, %v", version, got, is)
 	}
 }
-
-func TestLater(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want bool
-	}{
-		{"11", "10", true},
-		{"10", "9", true},
-		{"10", "10", false},
-		{"9", "10", false},
-		{"b", "b", false},
-		{"a", "b", true}, // which was shown last
-		{"1", "b", true},
-		{"1", "", true},
-	} {
-		assert.Equal(t, c.want, later(c.a, c.b), "%q after %q", c.a, c.b)
-	}
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -164,7 +165,7 @@ func (s *stream) agrees(key string, exists *source.Ident, written int64, positio
 	defer s.mu.Unlock()
 	row, ok := s.known(key)
 	switch {
-	case s.isRefused(key) && numeric(position) != 0 || ok && after(row.ResourceVersion, position):
+	case s.isRefused(key) && ledger.Numeric(position) != 0 || ok && ledger.After(row.ResourceVersion, position):
 		return true
 	case exists == nil:
 		return !ok || row.Deleted

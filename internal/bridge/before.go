@@ -8,6 +8,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -165,7 +166,7 @@ func (s *stream) primeAt() string {
 		return ""
 	}
 	for _, row := range s.ledger.All() {
-		if s.compares(&row) && after(row.ResourceVersion, at) {
+		if s.compares(&row) && ledger.After(row.ResourceVersion, at) {
 			at = row.ResourceVersion
 		}
 	}

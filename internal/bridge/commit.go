@@ -179,7 +179,7 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 func (p *session) logAt(marks map[int32]uint64) (log checkpoint.Log, changed bool) {
 	log = p.logged
 	changed = p.unlogged
-	if given := p.epochs.last(); given != log.Given {
+	if given := p.epochs.Last(); given != log.Given {
 		log.Given, changed = given, true
 	}
 	ends, ids := p.offsets.Ends() // after the positions, whose changes they have to bound

@@ -5,65 +5,14 @@ package bridge
 import (
 	"context"
 	"errors"
-	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
-
-// epochs gives out the epochs of a pipeline.
-type epochs struct {
-	mu    sync.Mutex
-	given uint64
-}
-
-// next returns a new epoch. The commit of the stream that takes it precedes every event that carries it.
-func (e *epochs) next() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.given = sequence.NextEpoch(e.given, 0, time.Now())
-	return e.given
-}
-
-// announced returns the epoch of a writer that starts: the last one that was given. If none is known the checkpoint is
-// new, or lost. The log may have epochs then, each of which was about the time when it was given, and a new one is not
-// lower.
-func (e *epochs) announced() uint64 {
-	if given := e.last(); given > 0 {
-		return given
-	}
-	return e.next()
-}
-
-// observe takes note of an epoch that the checkpoint or the log has.
-func (e *epochs) observe(epoch uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.given = max(e.given, epoch)
-}
-
-func (e *epochs) last() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.given
-}
-
-// after reports whether version a comes after b. Versions that are not numbers come after nothing.
-func after(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
-}
-
-// numeric returns a version as a number; 0 where it is empty or no number.
-func numeric(version string) uint64 {
-	n, _ := checkpoint.Number(version)
-	return n
-}
 
 // number returns the number of a version: of one that is no number, the one that the row has for it, or a new one. The
 // caller holds mu.
@@ -82,8 +31,8 @@ func (s *stream) number(version string, row *checkpoint.Row) uint64 {
 // order returns what the numbers of the stream's events depend on now; the caller holds mu.
 func (s *stream) order() sequence.Stream {
 	return sequence.Stream{
-		Epoch: s.epoch, Since: s.since.Load(), Position: numeric(s.position()), Owes: s.saved.Owes.List,
-		Rewound: numeric(s.saved.Replay.To), Floors: s.saved.Floors,
+		Epoch: s.epoch, Since: s.since.Load(), Position: ledger.Numeric(s.position()), Owes: s.saved.Owes.List,
+		Rewound: ledger.Numeric(s.saved.Replay.To), Floors: s.saved.Floors,
 	}
 }
 
@@ -93,27 +42,11 @@ func (s *stream) compares(row *checkpoint.Row) bool { return row.Epoch >= s.sinc
 // takeEpoch gives the stream a new epoch in the second case of package sequence: versions still compare. The caller
 // holds mu, or has the stream for itself.
 func (s *stream) takeEpoch(owes checkpoint.Owes) {
-	s.saved.Epoch = s.session.epochs.next()
+	s.saved.Epoch = s.session.epochs.Next()
 	if s.saved.Owes.List <= owes.List { // else what is owed already includes it
 		s.saved.Owes = owes
 	}
 	s.epoch = s.saved.Epoch
-}
-
-// incomparable makes the next list the one of an epoch in which versions do not compare with those before. What is read
-// until then is of the epoch before. The caller holds mu, and the lock of commits.
-func incomparable(saved *checkpoint.Stream, epoch uint64, position string, why source.Why) {
-	owes := checkpoint.Owes{List: sequence.Republish, From: position, Cause: string(why.Cause), Message: why.Message}
-	if position == "" {
-		owes.From = saved.Owes.From
-	}
-	if saved.Owes.List == sequence.Repair {
-		owes.List = sequence.Repair // under markers of its own
-	}
-	saved.Epoch, saved.Since, saved.Owes = epoch, epoch, owes
-	saved.Announced, saved.Unannounced, saved.Replay = "", checkpoint.Snapshot{}, checkpoint.Replay{}
-	saved.Floors = nil
-	saved.Refused = withoutVersions(saved.Refused)
 }
 
 // renew begins a new epoch, in which the reader lists next. Before the first event of that list the epoch is durable, so
@@ -138,7 +71,7 @@ func (s *stream) beginEpoch(cause *source.RewoundError) (from string) {
 	s.mu.Lock()
 	told := s.saved.Epoch != s.epoch
 	if !told {
-		incomparable(&s.saved, s.session.epochs.next(), s.position(), s.why(cause))
+		ledger.BeginEpoch(&s.saved, s.session.epochs.Next(), s.position(), s.why(cause))
 		s.saved.Alone = !s.tells()
 	}
 	epoch := s.saved.Epoch
@@ -165,7 +98,7 @@ func (s *stream) adopt() {
 	s.epoch = s.saved.Epoch
 	s.since.Store(s.saved.Since)
 	s.ledger.DropTombstones() // a watch of this epoch shows nothing of what they are for
-	s.saved.Refused = withoutVersions(s.saved.Refused)
+	s.saved.Refused = ledger.WithoutVersions(s.saved.Refused)
 	for _, t := range s.refused.tries {
 		t.version = ""
 	}
@@ -207,7 +140,7 @@ func (p *session) tellRestored(s *stream, epoch uint64, cause *source.RewoundErr
 			continue
 		}
 		if !saved.Alone {
-			incomparable(&saved, epoch, saved.Position, why)
+			ledger.BeginEpoch(&saved, epoch, saved.Position, why)
 			saved.Position = ""
 		}
 		saved.Alone = false
@@ -233,7 +166,7 @@ func (s *stream) restored(epoch uint64, why source.Why, cause *source.RewoundErr
 		s.saved.Alone = false
 		return
 	}
-	incomparable(&s.saved, epoch, s.position(), why)
+	ledger.BeginEpoch(&s.saved, epoch, s.position(), why)
 	if s.mismatch == nil {
 		s.mismatch = cause
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -138,20 +139,6 @@ func TestResync_finds_a_state_that_was_written_at_another_time(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, same, s.mismatched() == nil, "it compares")
 	}
-}
-
-// Consumers have the state that was published first.
-func TestApply_keeps_when_the_published_state_was_written(t *testing.T) {
-	known := checkpoint.Row{UID: "u1", ResourceVersion: "5", Epoch: 1, Version: 5, Written: 100}
-	for _, again := range []int64{0, 100, 200} {
-		next := known
-		next.Written = again
-		row := apply(known, true, next)
-		assert.EqualValues(t, 100, row.Written)
-	}
-	newer := checkpoint.Row{UID: "u1", ResourceVersion: "6", Epoch: 1, Version: 6, Written: 200}
-	row := apply(known, true, newer)
-	assert.EqualValues(t, 200, row.Written)
 }
 
 // show has a list show an object at version 5, which was written at a time.
@@ -322,7 +309,7 @@ func TestStream_counts_versions_that_are_no_numbers(t *testing.T) {
 	assert.EqualValues(t, 2, s.number("y", x))
 	assert.EqualValues(t, 1, s.number("x", x), "the row has it")
 	assert.EqualValues(t, 7, s.number("7", x), "it is a number")
-	incomparable(&s.saved, s.epoch+1, "", source.Why{})
+	ledger.BeginEpoch(&s.saved, s.epoch+1, "", source.Why{})
 	assert.EqualValues(t, 3, s.number("z", nil), "in another epoch")
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -56,7 +57,7 @@ func (p *session) planMove(h handover) movement {
 		Identity: p.cfg.Identity, Streams: map[string]checkpoint.Stream{},
 		Put: map[string]map[string]checkpoint.Row{}, Drop: map[string][]string{},
 	}}
-	epoch := sync.OnceValue(p.epochs.next) // what one change concerns has one number
+	epoch := sync.OnceValue(p.epochs.Next) // what one change concerns has one number
 	taken := map[string]map[string]struct{}{}
 	for _, a := range h.to {
 		p.takeOver(&m, a, epoch, taken)
@@ -82,7 +83,7 @@ func (p *session) planMove(h handover) movement {
 		m.batch.Drop[name], m.rows[name] = dropped, left
 	}
 	log := p.logged
-	log.Given = p.epochs.last()
+	log.Given = p.epochs.Last()
 	m.batch.Log = &log
 	return m
 }
@@ -136,14 +137,14 @@ func (p *session) successor(
 		saved := p.state.Streams[name]
 		at, _ := source.ParseName(name)
 		order = append(order, sequence.Stream{
-			Epoch: saved.Epoch, Since: saved.Since, Position: numeric(saved.Position), Owes: saved.Owes.List,
+			Epoch: saved.Epoch, Since: saved.Since, Position: ledger.Numeric(saved.Position), Owes: saved.Owes.List,
 			Floors: saved.Floors,
 		})
 		namespaces = append(namespaces, at.Namespace)
-		if i == 0 || numeric(saved.Position) < numeric(position) {
+		if i == 0 || ledger.Numeric(saved.Position) < ledger.Numeric(position) {
 			position = saved.Position
 		}
-		if had := complete(&saved, len(p.state.Rows[name])); had != "" && (from == "" || numeric(had) < numeric(from)) {
+		if had := complete(&saved, len(p.state.Rows[name])); had != "" && (from == "" || ledger.Numeric(had) < ledger.Numeric(from)) {
 			from = had
 		}
 		if i == 0 || saved.Owes.List > to.Owes.List {
@@ -154,7 +155,7 @@ func (p *session) successor(
 			to.Resynced = saved.Resynced
 		}
 		to.Reselected = to.Reselected || saved.Reselected
-		if numeric(saved.Replay.To) > numeric(to.Replay.To) {
+		if ledger.Numeric(saved.Replay.To) > ledger.Numeric(to.Replay.To) {
 			to.Replay = saved.Replay
 		}
 		for _, o := range saved.Refused {
@@ -167,7 +168,7 @@ func (p *session) successor(
 		}
 	}
 	slices.SortFunc(to.Refused, func(a, b checkpoint.Refused) int {
-		return cmp.Or(byKey(a, b.Key), cmp.Compare(numeric(b.Version), numeric(a.Version)))
+		return cmp.Or(byKey(a, b.Key), cmp.Compare(ledger.Numeric(b.Version), ledger.Numeric(a.Version)))
 	})
 	to.Refused = slices.CompactFunc(to.Refused, func(a, b checkpoint.Refused) bool { return a.Key == b.Key })
 	next := sequence.TakeOver(order, namespaces)
@@ -194,7 +195,7 @@ func (p *session) successor(
 		}
 	}
 	if next.Owes >= sequence.Republish {
-		to.Position, to.Floors, to.Refused = "", nil, withoutVersions(to.Refused)
+		to.Position, to.Floors, to.Refused = "", nil, ledger.WithoutVersions(to.Refused)
 	}
 	return to
 }
@@ -243,7 +244,7 @@ func (p *session) stored() (all []membership.Stored, entered map[string]string) 
 		all = append(all, membership.Stored{
 			Stream: at, Scope: saved.Fingerprint, Called: saved.Called, Retiring: saved.Retiring, Left: left,
 		})
-		if saved.Entered != "" && !after(entered[at.Namespace], saved.Entered) {
+		if saved.Entered != "" && !ledger.After(entered[at.Namespace], saved.Entered) {
 			entered[at.Namespace] = saved.Entered
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -55,7 +56,7 @@ func TestReadBack_a_list_is_owed_for_a_late_message(t *testing.T) {
 			log.forgetIDs()
 			late := source.Change{
 				Op: source.Updated, Ident: source.Ident{Name: "a", UID: c.uid, ResourceVersion: c.version},
-				Epoch: s.epoch, Version: numeric(c.version), Again: c.again,
+				Epoch: s.epoch, Version: ledger.Numeric(c.version), Again: c.again,
 			}
 			if c.again > 0 {
 				late.Reason = source.ReasonResync
@@ -160,7 +161,7 @@ func TestRebuild_goes_on_from_the_marker_of_a_selected_namespace(t *testing.T) {
 func TestRebuild_where_a_writer_has_started_with_a_greater_epoch(t *testing.T) {
 	log, store, r, _ := listed(t, "10", "a u1 5")
 	r.stopSaved()
-	started := r.epochs.last() + 1000
+	started := r.epochs.Last() + 1000
 	startWriter(t, log, started)
 	_, s := startStream(t, log, store)
 	assert.Greater(t, s.epoch, started)
@@ -170,7 +171,7 @@ func TestRebuild_where_a_writer_has_started_with_a_greater_epoch(t *testing.T) {
 func TestRepair_takes_an_epoch_that_is_greater_than_all_in_the_log(t *testing.T) {
 	log, store, r, _ := listed(t, "10", "a u1 5")
 	r.stopSaved()
-	started := r.epochs.last() + 1000
+	started := r.epochs.Last() + 1000
 	startWriter(t, log, started)
 	store.state.Log.Ends[0] += 9 // the log had more
 	_, s := startStream(t, log, store)
@@ -195,7 +196,7 @@ func TestStream_interrupts_the_pipeline_at_an_epoch_that_was_not_given(t *testin
 	_, _, r, s := listed(t, "10", "a u1 5")
 	seen := &encode.State{UID: "u1", ResourceVersion: "6"}
 	for _, more := range []uint64{0, 1} {
-		seen.Sequence = sequence.Sequence{Epoch: r.epochs.last() + more, Version: 6}
+		seen.Sequence = sequence.Sequence{Epoch: r.epochs.Last() + more, Version: 6}
 		s.found("default/a", &source.Change{}, seen, 9)
 		require.Len(t, r.failure, int(more))
 	}

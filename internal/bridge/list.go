@@ -9,6 +9,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -347,13 +348,13 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	position := s.position()
-	if position != "" && s.complete != nil && (position == s.complete.Version || after(position, s.complete.Version)) {
+	if position != "" && s.complete != nil && (position == s.complete.Version || ledger.After(position, s.complete.Version)) {
 		s.endOwed() // a commit has both, or a dead process would leave a list that is not owed
 	}
-	if position != "" && !after(s.saved.Replay.To, position) && !s.ledger.Behind(s.isRefused) {
+	if position != "" && !ledger.After(s.saved.Replay.To, position) && !s.ledger.Behind(s.isRefused) {
 		s.saved.Replay = checkpoint.Replay{}
 	}
-	s.saved.Floors = above(s.saved.Floors, numeric(position))
+	s.saved.Floors = above(s.saved.Floors, ledger.Numeric(position))
 	saved := s.saved
 	saved.Position = position
 	if saved.Owes.List >= sequence.Republish {

@@ -486,7 +486,7 @@ func TestStream_what_is_not_selected_any_more_is_deselected_behind_a_restoration
 	s := r.stream(&StreamSpec{LabelSelector: "app=x"})
 	cause := &source.RewoundError{Stream: "other", Position: "10", Server: "8"}
 	r.committing.Lock()
-	s.restored(r.epochs.next(), source.Why{Cause: source.CauseRestored}, cause)
+	s.restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
 	r.committing.Unlock()
 	require.NoError(t, s.renew(t.Context(), cause))
 	assert.Equal(t, "restored", s.saved.Owes.Cause)
@@ -512,7 +512,7 @@ func TestHandover_knows_that_a_list_is_of_another_selection(t *testing.T) {
 		a := &membership.Assignment{
 			Stream: source.Stream{Resource: configMaps}, From: []string{"configmaps.v1/bank", "configmaps.v1/shop"}, Same: true,
 		}
-		next := r.successor(a, nil, r.epochs.next)
+		next := r.successor(a, nil, r.epochs.Next)
 		assert.Equal(t, reselected, next.Reselected)
 		assert.Equal(t, sequence.Republish, next.Owes.List)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -296,7 +297,7 @@ func gapsBegin(t *testing.T, log *fakeLog, n int, latest uint64) {
 			}
 			var gap struct{ From, Cause string }
 			require.NoError(t, json.Unmarshal(m.Data, &gap))
-			from := numeric(gap.From)
+			from := ledger.Numeric(gap.From)
 			assert.True(t, gap.Cause == "selection" && from >= 5 && from <= latest, "a gap %s", m.Data)
 		}
 	})

@@ -120,7 +120,7 @@ func TestEpoch_of_all_streams_is_in_one_commit(t *testing.T) {
 	snapshot(t, a, "10", "x u1 5")
 	snapshot(t, b, "10", "y u9 6")
 	require.NoError(t, r.save(t.Context()))
-	first := r.epochs.last()
+	first := r.epochs.Last()
 	store.check = func(state *checkpoint.State) {
 		epochs := map[uint64]bool{}
 		for _, saved := range state.Streams {

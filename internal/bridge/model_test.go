@@ -21,6 +21,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
@@ -228,7 +229,7 @@ func (c *happened) body() []byte {
 		label = `,"labels":{"a":"b"}`
 	}
 	last := c.ResourceVersion[len(c.ResourceVersion)-1:]
-	at := time.Unix(int64(1_700_000_000+10_000*c.history+int(numeric(c.ResourceVersion))), 0).UTC().Format(time.RFC3339)
+	at := time.Unix(int64(1_700_000_000+10_000*c.history+int(ledger.Numeric(c.ResourceVersion))), 0).UTC().Format(time.RFC3339)
 	metadata := fmt.Sprintf(`{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q%s,"managedFields":[{"time":%q}]}`,
 		c.Name, c.Namespace, c.UID, c.ResourceVersion, label, at)
 	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":%s,"data":{"v":"%s of %d","k%s":"x"}}`,
@@ -331,7 +332,7 @@ func (m *model) connect(s *stream) (sent int) {
 
 // after returns how much happened up to a version.
 func (m *model) after(position string) (sent int) {
-	for sent < len(m.events) && !after(m.events[sent].ResourceVersion, position) {
+	for sent < len(m.events) && !ledger.After(m.events[sent].ResourceVersion, position) {
 		sent++
 	}
 	return sent
@@ -342,11 +343,11 @@ func (m *model) after(position string) (sent int) {
 func (m *model) checkServer(s *stream) {
 	_, known, ok := s.Resume()
 	rewound := &source.RewoundError{Stream: s.name, Position: s.newest(), Server: fmt.Sprint(m.version)}
-	wrong := after(rewound.Position, rewound.Server)
+	wrong := ledger.After(rewound.Position, rewound.Server)
 	if ok && m.random.IntN(2) == 0 {
 		var newest source.Ident
 		for id := range known {
-			if newest.Name == "" || after(id.ResourceVersion, newest.ResourceVersion) {
+			if newest.Name == "" || ledger.After(id.ResourceVersion, newest.ResourceVersion) {
 				newest = id
 			}
 		}
@@ -434,7 +435,7 @@ func (m *model) watch(r *rig, s *stream, sent int) int {
 	if m.mode.restore && m.random.IntN(40) == 0 {
 		shown := m.events[max(sent-1, 0)].ResourceVersion
 		m.restore(1 + m.random.IntN(len(m.events)))
-		if after(shown, fmt.Sprint(m.version)) || after(s.newest(), fmt.Sprint(m.version)) || m.random.IntN(2) == 0 {
+		if ledger.After(shown, fmt.Sprint(m.version)) || ledger.After(s.newest(), fmt.Sprint(m.version)) || m.random.IntN(2) == 0 {
 			r.settle()
 			sent = m.connect(s)
 		} else {
@@ -650,12 +651,12 @@ func (m *model) trim() {
 // rewind is what the command does.
 func (m *model) rewind() {
 	for name, saved := range m.store.state.Streams {
-		position := numeric(saved.Position)
+		position := ledger.Numeric(saved.Position)
 		first := saved.Owes.List != sequence.Nothing || saved.Unannounced != (checkpoint.Snapshot{})
 		if first || position <= 10 || m.restored || m.suspect { // docs/events.md wants an audit before
 			continue
 		}
-		to := max(position, numeric(saved.Replay.To))
+		to := max(position, ledger.Numeric(saved.Replay.To))
 		for _, row := range m.store.state.Rows[name] {
 			if row.Epoch >= saved.Since {
 				to = max(to, row.Version)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -143,7 +144,7 @@ func (o *object) push(d delta, fold bool) (folded *delta) {
 	if !exists {
 		known, exists = o.stream.ledger.Get(o.key)
 	}
-	o.known = apply(known, exists, rowOf(&d.Change))
+	o.known = ledger.Apply(known, exists, ledger.RowOfChange(&d.Change))
 	if n := len(o.pending); fold && n > 0 {
 		if last := &o.pending[n-1]; foldable(last, &d) {
 			old := *last

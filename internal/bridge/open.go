@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -71,8 +72,8 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	s := &stream{
 		Stream: at, name: name, spec: spec, session: p,
 		metrics: p.cfg.Metrics.Stream(p.name, name),
-		tracker: checkpoint.NewTracker(saved.Position),
-		ledger:  checkpoint.NewLedger(p.state.Rows[name]),
+		tracker: ledger.NewTracker(saved.Position),
+		ledger:  ledger.New(p.state.Rows[name]),
 		pending: map[string]*object{}, again: make(chan source.Why, 1), resync: newResyncs(),
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(),
 	}

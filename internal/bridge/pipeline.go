@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -113,7 +114,7 @@ type Pipeline struct {
 	// term is what events carry as that of their writer; 0 without a Term, and before the checkpoint is read.
 	term int64
 	// epochs are those that it gives out.
-	epochs epochs
+	epochs ledger.Epochs
 	// planned: a session has known what is served.
 	planned bool
 	// incidents are what happened in all sessions.
@@ -235,7 +236,7 @@ func (e *noSinkError) Unwrap() error { return e.err }
 
 // session runs until ctx ends, or the log was found to have lost something. Counted: the loss that the session before has seen is counted.
 func (p *Pipeline) session(ctx context.Context, counted bool) error {
-	to, err := p.cfg.Sink(p.epochs.announced)
+	to, err := p.cfg.Sink(p.epochs.Announced)
 	if err != nil {
 		return &noSinkError{err}
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -150,7 +151,7 @@ func (p *session) namespaces(entered map[string]string) (membership.Namespaces, 
 	}
 	for name, version := range entered {
 		ns, ok := all[name]
-		if ok && after(version, ns.ResourceVersion) && p.cfg.Namespaces.Precedes(version) {
+		if ok && ledger.After(version, ns.ResourceVersion) && p.cfg.Namespaces.Precedes(version) {
 			ns.Terminating = true
 			all[name] = ns
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -121,7 +122,7 @@ func TestReconciler_waits_for_what_was_deleted_with_a_namespace(t *testing.T) {
 		"it exists":                {true, one, membership.Left, time.Time{}, false},
 		"the resource is what was": {false, one, membership.Gone, time.Time{}, false},
 	} {
-		s := &stream{name: "s", Stream: source.Stream{Namespace: "shop"}, ledger: checkpoint.NewLedger(c.rows)}
+		s := &stream{name: "s", Stream: source.Stream{Namespace: "shop"}, ledger: ledger.New(c.rows)}
 		in := &inputs{namespaces: membership.Namespaces{Known: true, All: map[string]source.Namespace{}}}
 		if c.exists {
 			in.namespaces.All["shop"] = source.Namespace{}

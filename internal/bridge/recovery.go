@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -28,9 +29,9 @@ import (
 // observe takes over what the store has.
 func (p *session) observe(state *checkpoint.State) {
 	p.state, p.logged, p.resyncNew = state, state.Log, state.Log.ResyncNew
-	p.epochs.observe(state.Log.Given)
+	p.epochs.Observe(state.Log.Given)
 	for _, saved := range state.Streams {
-		p.epochs.observe(saved.Epoch)
+		p.epochs.Observe(saved.Epoch)
 	}
 }
 
@@ -142,7 +143,7 @@ func ends(ctx context.Context, log sink.Log, bounds sink.LogBounds) (map[int32]u
 func (r *recovery) find(ctx context.Context) (sequence.Found, error) {
 	had := r.session.state.Log
 	f := sequence.Found{
-		Checkpoint: len(had.Marks) > 0, OtherLog: had.ID != "" && had.ID != r.bounds.ID, Given: r.session.epochs.last(),
+		Checkpoint: len(had.Marks) > 0, OtherLog: had.ID != "" && had.ID != r.bounds.ID, Given: r.session.epochs.Last(),
 	}
 	for partition, b := range r.bounds.Partitions {
 		at := sequence.Partition{Mark: had.Marks[partition], First: b.First, Last: b.Last}
@@ -285,9 +286,9 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 	if exists && known.Partition == m.Partition && m.Sequence <= known.Sequence && !known.Behind {
 		return // the row has it already
 	}
-	next := stateRow(st)
+	next := ledger.RowOfState(st)
 	next.Sequence, next.Partition = m.Sequence, m.Partition
-	row := apply(known, exists, next)
+	row := ledger.Apply(known, exists, next)
 	if r.rows[name] == nil {
 		r.rows[name] = map[string]checkpoint.Row{}
 	}
@@ -315,7 +316,7 @@ func (r *recovery) refused(name, key string) bool {
 // late makes a stream owe a list where an event that the position covers is news: the object may be gone.
 func (r *recovery) late(name string, found sequence.Sequence) {
 	saved, ok := r.stream(name)
-	order := sequence.Stream{Epoch: saved.Epoch, Position: numeric(saved.Position)}
+	order := sequence.Stream{Epoch: saved.Epoch, Position: ledger.Numeric(saved.Position)}
 	if !ok || saved.Owes.List != sequence.Nothing || !order.Late(found) {
 		return
 	}
@@ -397,9 +398,9 @@ func (r *recovery) store(ctx context.Context) error {
 		maps.Copy(p.state.Rows[name], rows)
 	}
 	maps.Copy(p.state.Streams, r.streams)
-	p.epochs.observe(r.seen)
+	p.epochs.Observe(r.seen)
 	p.logged.ID, p.logged.Marks, p.logged.Ends, p.logged.IDs = r.bounds.ID, r.ends, r.ends, r.ids
-	p.logged.Given, p.logged.Resyncs = p.epochs.last(), max(p.logged.Resyncs, r.resyncs)
+	p.logged.Given, p.logged.Resyncs = p.epochs.Last(), max(p.logged.Resyncs, r.resyncs)
 	p.logged.Term = max(p.logged.Term, r.term)
 	b := &checkpoint.Batch{Identity: p.cfg.Identity, Streams: r.streams, Put: r.rows, Log: &p.logged}
 	return p.insist(ctx, func() error { return p.cfg.Store.Commit(ctx, b) })
@@ -421,8 +422,8 @@ func (r *recovery) rebuild(ctx context.Context, trimmed bool) error {
 	if r.read == 0 && !r.has() {
 		return nil // the log has nothing of this pipeline
 	}
-	p.epochs.observe(r.seen)
-	objects, epoch := 0, p.epochs.next()
+	p.epochs.Observe(r.seen)
+	objects, epoch := 0, p.epochs.Next()
 	for name := range p.state.Streams {
 		saved, _ := r.stream(name)
 		from := cmp.Or(saved.Position, saved.Owes.From, r.completed[name], "0")
@@ -452,16 +453,16 @@ func (r *recovery) repair(ctx context.Context) error {
 	if err := r.readAll(ctx); err != nil {
 		return err
 	}
-	p.epochs.observe(r.seen)
+	p.epochs.Observe(r.seen)
 	if len(p.state.Streams) == 0 {
 		return r.store(ctx) // the checkpoint was reset, and the log is another one
 	}
-	epoch := p.epochs.next()
+	epoch := p.epochs.Next()
 	for name := range p.state.Streams {
 		saved, _ := r.stream(name)
 		why := source.Why{Cause: source.CauseLogLost, Message: "the log has lost events that it had acknowledged"}
 		// Between the last snapshot that the log has and its end it may lack anything.
-		incomparable(&saved, epoch, cmp.Or(r.completed[name], "0"), why)
+		ledger.BeginEpoch(&saved, epoch, cmp.Or(r.completed[name], "0"), why)
 		saved.Position, saved.Owes.List = "", sequence.Repair
 		r.streams[name] = saved
 		r.unlearn(name)

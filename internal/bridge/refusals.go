@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -73,7 +74,7 @@ func (s *stream) refuse(key string, d *delta, err error) bool {
 	t.version, t.changes, t.err = d.ResourceVersion, t.changes+count(d)-d.counted, err
 	saved := s.record(key)
 	saved.Changes = t.changes
-	if saved.Version == "" || after(d.ResourceVersion, saved.Version) {
+	if saved.Version == "" || ledger.After(d.ResourceVersion, saved.Version) {
 		saved.Version = d.ResourceVersion
 	}
 	if row, exists := s.ledger.Get(key); exists && d.Again != 0 {
@@ -101,7 +102,7 @@ func (s *stream) record(key string) *checkpoint.Refused {
 // was refused. The caller holds mu.
 func (s *stream) carry(key string, d *delta) {
 	t := s.refused.tries[key]
-	if t == nil || d.counted > 0 && after(s.record(key).Version, d.ResourceVersion) {
+	if t == nil || d.counted > 0 && ledger.After(s.record(key).Version, d.ResourceVersion) {
 		return
 	}
 	if !d.Listed || d.Reason == source.ReasonRecovered || t.changes == 0 {
@@ -123,7 +124,7 @@ func (s *stream) uncount(key string, n int) {
 // before the position had passed it. The caller holds mu.
 func (s *stream) counted(key, version string) bool {
 	at, refused := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
-	return refused && numeric(version) != 0 && numeric(version) <= numeric(s.saved.Refused[at].Version)
+	return refused && ledger.Numeric(version) != 0 && ledger.Numeric(version) <= ledger.Numeric(s.saved.Refused[at].Version)
 }
 
 // lacksEvent reports whether the log lacks an event of an object.
@@ -135,15 +136,6 @@ func (s *stream) lacksEvent(key string) bool {
 
 // isRefused reports whether the log lacks the state of an object. The caller holds mu.
 func (s *stream) isRefused(key string) bool { return s.refused.tries[key] != nil }
-
-// withoutVersions is for where versions do not compare any more with those before.
-func withoutVersions(refused []checkpoint.Refused) []checkpoint.Refused {
-	refused = slices.Clone(refused)
-	for i := range refused {
-		refused[i].Version = ""
-	}
-	return refused
-}
 
 // accept takes note that the log has what an object is. The caller holds mu.
 func (s *stream) accept(key string) {
@@ -273,13 +265,13 @@ func (s *stream) tries(key, position string) bool {
 // has the object. The caller holds mu.
 func (s *stream) triesNow(key, position string) bool {
 	t := s.refused.tries[key]
-	return t != nil && numeric(position) != 0 && !after(t.version, position) && s.pending[key] == nil && s.steady()
+	return t != nil && ledger.Numeric(position) != 0 && !ledger.After(t.version, position) && s.pending[key] == nil && s.steady()
 }
 
 // offer queues what the log lacks of an object that does, or does not, exist at a position. The caller holds mu.
 func (s *stream) offer(key string, c source.Change, exists bool, position string) {
 	row, known := s.ledger.Get(key)
-	last, order := lastOf(&row, known), s.order()
+	last, order := ledger.LastOf(&row, known), s.order()
 	if exists {
 		c.Epoch, c.Version = s.epoch, s.number(c.ResourceVersion, &row)
 		if s.next(&c, last, true) {

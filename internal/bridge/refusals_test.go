@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -512,7 +513,7 @@ func TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older(t *testi
 	send(t, s, source.Updated, "a", "u1", "1001", source.ReasonWatch)
 	cause := &source.RewoundError{Stream: "other", Position: "1000", Server: "500"}
 	r.committing.Lock()
-	s.restored(r.epochs.next(), source.Why{Cause: source.CauseRestored}, cause)
+	s.restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
 	r.committing.Unlock()
 	close(gate)
 	r.settle()
@@ -547,7 +548,7 @@ func TestRefused_objects_of_two_histories_have_no_versions_behind_a_handover(t *
 		}
 		from := []string{"configmaps.v1/bank", "configmaps.v1/shop"}
 		a := &membership.Assignment{Stream: source.Stream{Resource: configMaps}, From: from}
-		next := r.successor(a, nil, r.epochs.next)
+		next := r.successor(a, nil, r.epochs.Next)
 		assert.Equal(t, []checkpoint.Refused{c.want}, next.Refused, name)
 	}
 }
@@ -776,7 +777,7 @@ func TestRefused_object_is_not_read_as_it_was_before(t *testing.T) {
 func TestRefused_objects_of_a_stored_stream_have_no_versions_behind_a_restoration(t *testing.T) {
 	before := []checkpoint.Refused{{Key: "shop/a", Changes: 2, Version: "9"}}
 	saved := checkpoint.Stream{Position: "10", Refused: before}
-	incomparable(&saved, 7, "10", source.Why{Cause: source.CauseRestored})
+	ledger.BeginEpoch(&saved, 7, "10", source.Why{Cause: source.CauseRestored})
 	assert.Equal(t, []checkpoint.Refused{{Key: "shop/a", Changes: 2}}, saved.Refused)
 	assert.Equal(t, "9", before[0].Version, "what was committed has changed")
 }

@@ -60,13 +60,13 @@ func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
 	log := newIndexedLog()
 	specs := []StreamSpec{{Resource: "configmaps", Namespace: "default"}, {Resource: "configmaps", Namespace: "other"}}
 	r := startOf(t, log, &memoryStore{}, specs...)
-	r.epochs.observe(uint64(time.Now().Unix()) + 1000)
+	r.epochs.Observe(uint64(time.Now().Unix()) + 1000)
 	for i, objects := range [][]string{{"a u1 5"}, {}} {
 		s := must.Get(r.open(&r.cfg.Streams[i], source.Stream{Resource: configMaps, Namespace: specs[i].Namespace}))(t)
 		snapshot(t, s, strconv.Itoa(10+i), objects...)
 		r.settle()
 	}
-	given := r.epochs.last()
+	given := r.epochs.Last()
 	_ = r.stop()
 
 	r = startOf(t, log, &memoryStore{}, specs...)

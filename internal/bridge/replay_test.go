@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -156,7 +157,7 @@ func TestReplay_reaches_what_a_crash_left_uncommitted(t *testing.T) {
 
 // Its events would say what the log has last, which a replay is about to change.
 func TestReplay_keeps_a_resync_waiting(t *testing.T) {
-	s := &stream{session: &session{}, tracker: checkpoint.NewTracker("20"), status: &status{state: source.Watching}}
+	s := &stream{session: &session{}, tracker: ledger.NewTracker("20"), status: &status{state: source.Watching}}
 	require.True(t, s.steady(), "without a replay it is not steady")
 	s.saved.Replay.To = "30"
 	assert.False(t, s.steady(), "it does not wait")

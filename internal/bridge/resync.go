@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -191,14 +192,14 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 		s.resync.count(published)
 		return nil
 	})
-	if numeric(version) < numeric(position) {
+	if ledger.Numeric(version) < ledger.Numeric(position) {
 		s.resync.leave() // an etcd that was restored, which lacks what the log has got since
 	}
 	if err == nil {
 		err = s.resync.await(ctx)
 	}
 	if err == nil {
-		err = s.awaitChanges(ctx, coming, s.unlisted(listed, numeric(version)), numeric(version), epoch)
+		err = s.awaitChanges(ctx, coming, s.unlisted(listed, ledger.Numeric(version)), ledger.Numeric(version), epoch)
 	}
 	if err != nil {
 		return err
@@ -219,8 +220,8 @@ func (s *stream) coming(listed *source.Item, epoch uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, exists := s.known(listed.Key())
-	version, last, order := numeric(listed.ResourceVersion), lastOf(&row, exists), s.order()
-	ahead := max(row.Version, order.Position) > numeric(listed.At) // what has happened since explains the difference
+	version, last, order := ledger.Numeric(listed.ResourceVersion), ledger.LastOf(&row, exists), s.order()
+	ahead := max(row.Version, order.Position) > ledger.Numeric(listed.At) // what has happened since explains the difference
 	object := objectOf(listed.UID, version, listed.Bytes(), last)
 	_, object.Pending = s.refused.tries[listed.Key()]
 	if !ahead && s.epoch == epoch && s.steady() && order.Listed(object, last) != "" {
@@ -246,7 +247,7 @@ func (s *stream) unlisted(listed map[string]struct{}, version uint64) map[string
 func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, ending map[string]struct{}, list, epoch uint64) error {
 	for {
 		s.mu.Lock()
-		now, position, compares := s.epoch, numeric(s.position()), s.mismatch == nil
+		now, position, compares := s.epoch, ledger.Numeric(s.position()), s.mismatch == nil
 		for key, version := range coming {
 			row, ok := s.ledger.Get(key)
 			told, gone := ok && row.Version >= version, !ok && position >= version

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -91,7 +92,7 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 	name := at.Name()
 	saved := p.state.Streams[name]
 	before := saved.Retiring
-	p.state.Streams[name] = retiring(&saved, p.epochs.next, saved.Position, why)
+	p.state.Streams[name] = retiring(&saved, p.epochs.Next, saved.Position, why)
 	p.mu.Unlock()
 	s, err := p.open(spec, at)
 	if err != nil {
@@ -109,7 +110,7 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf, why string) error {
 	s.retires.Store(true)
 	s.mu.Lock()
-	s.saved = retiring(&s.saved, p.epochs.next, s.position(), why)
+	s.saved = retiring(&s.saved, p.epochs.Next, s.position(), why)
 	s.epoch = s.saved.Epoch
 	s.mu.Unlock()
 	if err := p.save(ctx); err != nil {
@@ -147,7 +148,7 @@ func (s *stream) deleteAll(reason reasonOf) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	position := numeric(s.position())
+	position := ledger.Numeric(s.position())
 	for key, row := range s.ledger.Rows() {
 		last := row.Last()
 		e, gone := sequence.Deselected(&last, s.epoch, position)

@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -67,7 +68,7 @@ type session struct {
 	// refusals counts the objects that are recorded as refused.
 	refusals atomic.Int64
 	// epochs are the pipeline's.
-	epochs *epochs
+	epochs *ledger.Epochs
 	// counted: the loss of the log for which the session before ended is counted.
 	counted bool
 	// saying limits how often it is said that the broker refuses something.
@@ -122,7 +123,7 @@ func newSession(c *Config, to sink.Sink) *session {
 		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: maxRefusedDelay,
 		saying:       rate.Sometimes{Interval: health.UnreadyAfter},
 		sayingWriter: rate.Sometimes{Interval: health.UnreadyAfter},
-		began:        time.Now(), incidents: &health.Incidents{}, epochs: &epochs{},
+		began:        time.Now(), incidents: &health.Incidents{}, epochs: &ledger.Epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 		aside: workqueue.NewTyped[*object](),

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -32,13 +33,13 @@ type stream struct {
 	encoder *encode.Encoder
 	metrics *health.Stream
 	status  *status
-	tracker *checkpoint.Tracker
+	tracker *ledger.Tracker
 	// olds is nil where nothing is kept of what was before.
 	olds *olds
 
 	// mu guards the ledger, the pending changes of the objects, and what follows.
 	mu      sync.Mutex
-	ledger  *checkpoint.Ledger
+	ledger  *ledger.Ledger
 	pending map[string]*object
 	// saved is what the store has to say of the stream besides its position; committed what was committed last, and the committer's own.
 	saved       checkpoint.Stream
@@ -99,7 +100,7 @@ func (s *stream) Deliver(c source.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, exists := s.known(key)
-	last := lastOf(&known, exists)
+	last := ledger.LastOf(&known, exists)
 	c.Epoch, c.Version = s.epoch, s.number(c.ResourceVersion, &known)
 	listed := c.Listed && c.Reason != source.ReasonRecovered
 	if listed {
@@ -134,15 +135,6 @@ func (s *stream) taken(c *source.Change) bool {
 	}
 	order := s.order()
 	return order.Below(c.Namespace, c.Version)
-}
-
-// lastOf returns a row for the rules of package sequence; nil where there is none.
-func lastOf(row *checkpoint.Row, exists bool) *sequence.Row {
-	if !exists {
-		return nil
-	}
-	last := row.Last()
-	return &last
 }
 
 // compare finds out whether a change cannot be of the time that the log has the object's last event of. The caller
@@ -283,7 +275,7 @@ func (s *stream) enqueue(key string, d delta) {
 // the log has it already. The caller holds mu.
 func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh bool) {
 	d := &o.attempt.delta
-	last := lastOf(&row, exists)
+	last := ledger.LastOf(&row, exists)
 	if d.endsAnother(last) {
 		d.concluded, d.Reason = true, source.ReasonRelist
 		d.Body.Release()
@@ -345,11 +337,11 @@ func eventOf(c *source.Change) sequence.Event {
 
 // remember moves the ledger to what was just published, or passed over; place says where the object's last event is.
 func (s *stream) remember(key string, d *delta, place checkpoint.Row) {
-	next := rowOf(&d.Change)
+	next := ledger.RowOfChange(&d.Change)
 	next.Rejected, next.Digest, next.Form = d.rejected, d.digest, d.form
 	next.Sequence, next.Partition, next.Fresh = place.Sequence, place.Partition, place.Fresh
 	known, exists := s.ledger.Get(key)
-	s.ledger.Put(key, apply(known, exists, next))
+	s.ledger.Put(key, ledger.Apply(known, exists, next))
 }
 
 // date finds when a state was written of which no event is made.
@@ -357,28 +349,6 @@ func (d *delta) date() {
 	if d.Body != nil {
 		d.Written = encode.Written(d.Body.Bytes())
 	}
-}
-
-// rowOf returns the row that a change's event leaves.
-func rowOf(c *source.Change) checkpoint.Row {
-	return checkpoint.Row{
-		UID: c.UID, ResourceVersion: c.ResourceVersion, Epoch: c.Epoch, Version: c.Version, Deleted: c.Op == source.Deleted,
-		Written: c.Written,
-	}
-}
-
-// apply returns the row that an event in the log leaves, after known if that exists: an older state moves only the
-// place.
-func apply(known checkpoint.Row, exists bool, next checkpoint.Row) checkpoint.Row {
-	last, event := lastOf(&known, exists), next.Last()
-	row := sequence.Apply(last, event)
-	if row.Sequence == event.Sequence {
-		next.Rejected, next.Written = row.Rejected, int64(row.Hash)
-		return next
-	}
-	known.Behind, known.Fresh = true, next.Fresh
-	known.Sequence, known.Partition = next.Sequence, next.Partition
-	return known
 }
 
 // drop ends a change's life: its ticket, its bytes and its body.
@@ -462,7 +432,7 @@ func (s *stream) reached(position string) string {
 		newest = max(newest, f.Position)
 	}
 	switch {
-	case s.saved.Owes.List < sequence.Republish && numeric(position) >= newest:
+	case s.saved.Owes.List < sequence.Republish && ledger.Numeric(position) >= newest:
 		return position
 	case newest == 0 || s.saved.Counter > 0:
 		return ""

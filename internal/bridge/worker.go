@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -101,7 +102,7 @@ func (p *session) due(o *object) (row checkpoint.Row, due bool) {
 	}
 	s.mu.Lock()
 	row, exists := s.ledger.Get(o.key)
-	left := s.leaves(&a.delta.Change, lastOf(&row, exists))
+	left := s.leaves(&a.delta.Change, ledger.LastOf(&row, exists))
 	fresh := left || s.classify(o, row, exists)
 	s.mu.Unlock()
 	switch {
@@ -390,10 +391,10 @@ func (p *session) renumber(ctx context.Context, o *object) error {
 // found takes note of what the log was seen to have last of an object. An epoch that the checkpoint has not given is
 // another process's: then the pipeline starts from the log again.
 func (s *stream) found(key string, c *source.Change, has *encode.State, at uint64) {
-	if has.Sequence.Epoch > s.session.epochs.last() {
+	if has.Sequence.Epoch > s.session.epochs.Last() {
 		s.session.fail(&sink.InterruptedError{Target: s.session.cfg.Target, Cause: errNotGiven})
 	}
-	next := stateRow(has)
+	next := ledger.RowOfState(has)
 	next.Sequence = at
 	last := next.Last()
 	s.mu.Lock()
@@ -402,18 +403,10 @@ func (s *stream) found(key string, c *source.Change, has *encode.State, at uint6
 		s.revoke(c, has.ResourceVersion)
 	}
 	known, exists := s.ledger.Get(key)
-	s.ledger.Put(key, apply(known, exists, next))
+	s.ledger.Put(key, ledger.Apply(known, exists, next))
 }
 
 var errNotGiven = errors.New("the log has an epoch that the checkpoint has not given")
-
-// stateRow returns the row that an event in the log leaves.
-func stateRow(has *encode.State) checkpoint.Row {
-	return checkpoint.Row{
-		UID: has.UID, ResourceVersion: has.ResourceVersion, Epoch: has.Sequence.Epoch, Version: has.Sequence.Version,
-		Deleted: has.Deleted, Rejected: has.Rejected,
-	}
-}
 
 // seek looks for an attempt's message among what the log got since it was first published: streams of single namespaces
 // announce themselves at the same subject, so that the last message there may be another's, and what is refused may have

@@ -48,7 +48,7 @@ func (p *session) foreign(o *object, has *encode.State, last *sink.Stored) bool 
 	switch {
 	case p.cfg.Term != nil:
 		return false
-	case has.Sequence.Epoch > p.epochs.last():
+	case has.Sequence.Epoch > p.epochs.Last():
 		return true
 	case o.stream.spec.Latest || a.delta.Again != 0 || a.message == nil || last.ID == a.message.ID:
 		return false

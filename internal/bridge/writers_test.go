@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -37,7 +38,8 @@ func TestForeign_tells_an_event_of_another_process_from_one_of_this_process(t *t
 		"latest mode":     {change: func(_ *session, o *object, _ *encode.State, _ *sink.Stored) { o.stream.spec.Latest = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &session{cfg: &Config{}, epochs: &epochs{given: 3}, began: time.Now().Add(-2 * lateFor)}
+			p := &session{cfg: &Config{}, epochs: &ledger.Epochs{}, began: time.Now().Add(-2 * lateFor)}
+			p.epochs.Observe(3)
 			o := &object{stream: &stream{spec: &StreamSpec{}}}
 			o.attempt.message = &sink.Message{ID: "own", Previous: 7}
 			has, last := &encode.State{Sequence: sequence.Sequence{Epoch: 3}}, &sink.Stored{ID: "other", Sequence: 8}

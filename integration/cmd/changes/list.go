@@ -18,6 +18,14 @@ func in(file string, all ...change) []change {
 	return all
 }
 
+// testedBy returns changes of a package whose tests are in another one.
+func testedBy(home string, all []change) []change {
+	for i := range all {
+		all[i].home = home
+	}
+	return all
+}
+
 // broken returns the change that breaks a rule, so that a test fails.
 func broken(rule, old, new, test string) change {
 	return change{rule: rule, old: old, new: new, test: test}
@@ -30,6 +38,8 @@ const (
 	streamFile   = "internal/sequence/stream.go"
 	codecFile    = "checkpoint/internal/codec/stream.go"
 	planFile     = "internal/bridge/membership/plan.go"
+	bridge       = "internal/bridge"
+	epochsFile   = "internal/bridge/ledger/epochs.go"
 	namesFile    = "internal/bridge/membership/names.go"
 	endedFile    = "cmd/kube-eventbridge/fleetended.go"
 
@@ -153,11 +163,13 @@ var ends = slices.Concat(
 			"TestStream_counts_versions_that_are_no_numbers"),
 		broken("versions that are no numbers are counted",
 			`s.saved.Counter++`, `s.saved.Counter = 1`, "TestStream_counts_versions_that_are_no_numbers"),
+	),
+	testedBy(bridge, in(epochsFile,
 		broken("the counter of versions is never reset",
 			`saved.Epoch, saved.Since, saved.Owes = epoch, epoch, owes`,
 			`saved.Epoch, saved.Since, saved.Owes, saved.Counter = epoch, epoch, owes, 0`,
 			"TestStream_counts_versions_that_are_no_numbers"),
-	),
+	)),
 	in(codecFile,
 		broken("the counter of versions is stored", `number(f, &s.Counter)`, ``, "TestNo_field_is_left_out"),
 	),
@@ -196,10 +208,10 @@ var epochs = slices.Concat(
 	),
 	in("internal/bridge/refusals.go",
 		broken("an object is tried again when the position has its last change",
-			`numeric(position) != 0 && !after(t.version, position) &&`, `numeric(position) != 0 &&`,
+			`ledger.Numeric(position) != 0 && !ledger.After(t.version, position) &&`, `ledger.Numeric(position) != 0 &&`,
 			"TestRefused_object_is_not_read_from_before_what_a_watch_has_shown"),
 		broken("the changes of a refused object are counted once by all processes",
-			`return refused && numeric(version) != 0 &&`, `return false && refused && numeric(version) != 0 &&`,
+			`return refused && ledger.Numeric(version) != 0 &&`, `return false && refused && ledger.Numeric(version) != 0 &&`,
 			"TestRefused_changes_are_counted_once_by_all_processes"),
 		broken("what was refused of what is published again is told again",
 			`row.Behind = true // so that it is told again`, ``, "TestRefused_object_does_not_keep_a_rewind_from_ending"),
@@ -295,20 +307,20 @@ var epochs = slices.Concat(
 	),
 	in("internal/bridge/epochs.go",
 		broken("versions of refused objects end with their history",
-			"\ts.saved.Refused = withoutVersions(s.saved.Refused)\n", "",
+			"\ts.saved.Refused = ledger.WithoutVersions(s.saved.Refused)\n", "",
 			"TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older"),
 	),
-	in("internal/bridge/epochs.go",
+	testedBy(bridge, in(epochsFile,
 		broken("versions of refused objects of a stream that is not open end with their history",
-			"\tsaved.Refused = withoutVersions(saved.Refused)\n", "",
+			"\tsaved.Refused = WithoutVersions(saved.Refused)\n", "",
 			"TestRefused_objects_of_a_stored_stream_have_no_versions_behind_a_restoration"),
-	),
+	)),
 	in("internal/bridge/resync.go",
 		broken("a resync that is due and fails is not begun again at once",
 			"\t\t\ts.resync.postpone()\n\t\t\tlog.Warn", "\t\t\tlog.Warn",
 			"TestResync_that_is_due_and_fails_is_not_begun_again_at_once"),
 		broken("a resync whose list is older than the log is not complete",
-			`if numeric(version) < numeric(position) {`, `if false {`,
+			`if ledger.Numeric(version) < ledger.Numeric(position) {`, `if false {`,
 			"TestResync_is_not_complete_where_its_list_is_older_than_the_log"),
 		broken("a resync beside an object that was refused remains due",
 			`if s.resync.missed() || s.lacks() {`, `if s.resync.missed() {`,
@@ -318,7 +330,7 @@ var epochs = slices.Concat(
 	),
 	in("internal/bridge/audit.go",
 		broken("an audit finds refused objects whose versions are no numbers",
-			`case s.isRefused(key) && numeric(position) != 0 ||`, `case s.isRefused(key) ||`,
+			`case s.isRefused(key) && ledger.Numeric(position) != 0 ||`, `case s.isRefused(key) ||`,
 			"TestRefused_object_whose_version_is_no_number_is_found_by_an_audit"),
 	),
 	in("internal/bridge/retire_stream.go",
@@ -336,16 +348,16 @@ var epochs = slices.Concat(
 	),
 	in("internal/bridge/recovery.go",
 		broken("the highest epoch in the log is committed as given",
-			"p.epochs.observe(r.seen)\n\tobjects, epoch", "objects, epoch",
+			"p.epochs.Observe(r.seen)\n\tobjects, epoch", "objects, epoch",
 			"TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one"),
 		broken("the highest term of a writer in the log is known behind a lost checkpoint",
 			"p.logged.Term = max(p.logged.Term, r.term)", "p.logged.Term = max(p.logged.Term, 0)",
 			"TestTerm_number_stays_known_whatever_becomes_of_the_log"),
 		broken("the highest epoch in a log that lost something is committed as given",
-			"p.epochs.observe(r.seen)\n\tif len(p.state.Streams) == 0", "if len(p.state.Streams) == 0",
+			"p.epochs.Observe(r.seen)\n\tif len(p.state.Streams) == 0", "if len(p.state.Streams) == 0",
 			"TestRepair_takes_an_epoch_that_is_greater_than_all_in_the_log"),
 		broken("the epochs that were given are known from the checkpoint",
-			"p.epochs.observe(state.Log.Given)\n", "\n", "TestEpoch_is_greater_than_all_that_were_given"),
+			"p.epochs.Observe(state.Log.Given)\n", "\n", "TestEpoch_is_greater_than_all_that_were_given"),
 		broken("the epoch of a writer that has started is one in the log",
 			`max(r.seen, st.Sequence.Epoch, m.Epoch), `, `max(r.seen, st.Sequence.Epoch), `,
 			"TestRebuild_where_a_writer_has_started_with_a_greater_epoch"),
@@ -362,7 +374,7 @@ var epochs = slices.Concat(
 	),
 	in("internal/bridge/epochs.go",
 		broken("one restore gives all streams the same epoch",
-			`other.restored(epoch, why, cause)`, `other.restored(p.epochs.next(), why, cause)`,
+			`other.restored(epoch, why, cause)`, `other.restored(p.epochs.Next(), why, cause)`,
 			"TestEpoch_that_one_stream_begins_is_that_of_all"),
 		broken("a restore gives streams that do not run the epoch too",
 			`p.unopenedChanged(name, saved)`, `_ = name`, "TestEpoch_holds_after_a_crash"),
@@ -583,7 +595,7 @@ var firstCase = slices.Concat(
 			`return s.mismatch != nil && c.Epoch == s.epoch &&`, `return s.mismatch != nil && c.Epoch < s.epoch &&`,
 			"TestEpoch_begins_in_the_middle_of_a_list_when_another_stream_has_seen_it"),
 		broken("first case: the server is older than an object in the log, which the position has not passed",
-			`numeric(position) >= newest:`, `numeric(position) > 0:`,
+			`ledger.Numeric(position) >= newest:`, `ledger.Numeric(position) > 0:`,
 			"TestStream_compares_a_server_with_the_newest_row_of_its_epoch"),
 		broken("first case: a uid that has ended is there again, and newer",
 			`c.Version > max(last.Version, order.Rewound)`, `c.Version < last.Version`,
@@ -623,7 +635,7 @@ var firstCase = slices.Concat(
 			`for b.overdue() && !due(&b.trickled) {`, `for b.overdue() {`,
 			"TestBudget_a_watch_waits_while_too_much_is_held_of_deleted_objects"),
 	),
-	in("checkpoint/ledger.go",
+	in("internal/bridge/ledger/ledger.go",
 		broken("a key that is not dropped from the checkpoint yet is counted", `l.held += removedBytes + int64(len(key))`, ``,
 			"TestLedger_counts_what_it_holds_of_objects_that_are_gone"),
 		broken("a tombstone is counted until it is dropped",
@@ -718,8 +730,8 @@ var firstCase = slices.Concat(
 		broken("the log is lost if it has not what was acknowledged last",
 			`at.Changed = true`, `at.Changed = false`, "TestRepair_notices_a_loss_behind_what_is_refused"),
 		broken("a repair takes a new epoch",
-			`incomparable(&saved, epoch, cmp.Or(r.completed[name], "0"), why)`,
-			`incomparable(&saved, saved.Epoch, cmp.Or(r.completed[name], "0"), why)`,
+			`ledger.BeginEpoch(&saved, epoch, cmp.Or(r.completed[name], "0"), why)`,
+			`ledger.BeginEpoch(&saved, saved.Epoch, cmp.Or(r.completed[name], "0"), why)`,
 			"TestRepair_publishes_everything_again_between_markers_of_its_own"),
 	),
 )
@@ -775,8 +787,8 @@ var secondCase = slices.Concat(
 	),
 	in("internal/bridge/epochs.go",
 		broken("a changed selection repeats nothing",
-			`s.epoch = s.saved.Epoch`+"\n}\n\n// incomparable",
-			`s.epoch = s.saved.Epoch`+"\n\ts.since.Store(s.epoch)\n}\n\n// incomparable",
+			`s.epoch = s.saved.Epoch`+"\n}\n\n// renew",
+			`s.epoch = s.saved.Epoch`+"\n\ts.since.Store(s.epoch)\n}\n\n// renew",
 			"TestStream_changed_selectors_list_again_under_an_epoch_of_their_own"),
 	),
 	in("internal/bridge/before.go",
@@ -916,10 +928,10 @@ var publishing = slices.Concat(
 	),
 	in("internal/bridge/worker.go",
 		broken("a number in the log that the checkpoint did not give interrupts the pipeline",
-			`if has.Sequence.Epoch > s.session.epochs.last() {`, `if has.Sequence.Epoch > sequence.MaxEpoch {`,
+			`if has.Sequence.Epoch > s.session.epochs.Last() {`, `if has.Sequence.Epoch > sequence.MaxEpoch {`,
 			"TestStream_interrupts_the_pipeline_at_an_epoch_that_was_not_given"),
 	),
-	in("checkpoint/ledger.go",
+	in("internal/bridge/ledger/ledger.go",
 		broken("a row of a former epoch is not compared with a server",
 			`if at.Epoch >= since {`, `if at.Epoch >= 0 {`, "TestLedger_knows_its_newest_version_and_epoch"),
 		broken("the row of an end stays until the position has passed its version",

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,10 +31,11 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/edit"
 )
 
-// change breaks a rule. The text old occurs once in the file. The test is one of the file's package, or a subtest.
-type change struct{ file, rule, old, new, test string }
+// change breaks a rule. The text old occurs once in the file. The test is one of the package at home, or a subtest; of
+// the file's package if home is empty.
+type change struct{ file, rule, old, new, test, home string }
 
-func (c *change) pkg() string { return filepath.Dir(c.file) }
+func (c *change) pkg() string { return cmp.Or(c.home, filepath.Dir(c.file)) }
 
 // apply returns the changed file.
 func (c *change) apply(root string) (string, error) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package ledger
 
 import (
 	"iter"
 	"sync"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
 // Ledger knows of each object of one stream which state the log has. It is what tells a repetition from news, and what
@@ -31,13 +33,13 @@ type Ledger struct {
 
 // line is a row in its place.
 type line struct {
-	Row
+	checkpoint.Row
 	key   string
 	dirty bool // it is among the ledger's dirty ones
 }
 
 // NewLedger returns a ledger of what was committed. Rows may be nil.
-func NewLedger(rows map[string]Row) *Ledger {
+func New(rows map[string]checkpoint.Row) *Ledger {
 	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}}
 	for key, row := range rows {
 		l.rows[key] = &line{Row: row, key: key}
@@ -47,7 +49,7 @@ func NewLedger(rows map[string]Row) *Ledger {
 }
 
 // count notes that a key has a row now; the caller holds mu.
-func (l *Ledger) count(key string, row *Row) {
+func (l *Ledger) count(key string, row *checkpoint.Row) {
 	switch {
 	case !row.Deleted:
 		l.live++
@@ -58,17 +60,17 @@ func (l *Ledger) count(key string, row *Row) {
 }
 
 // Get returns the object's row; false if the log has nothing of it.
-func (l *Ledger) Get(key string) (Row, bool) {
+func (l *Ledger) Get(key string) (checkpoint.Row, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at, ok := l.rows[key]; ok {
 		return at.Row, true
 	}
-	return Row{}, false
+	return checkpoint.Row{}, false
 }
 
 // Put records what the log has of the object now.
-func (l *Ledger) Put(key string, row Row) {
+func (l *Ledger) Put(key string, row checkpoint.Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, ok := l.rows[key]
@@ -125,14 +127,14 @@ func (l *Ledger) Prune(position string) {
 	if position == "" {
 		return
 	}
-	passed, number := Number(position)
+	passed, number := checkpoint.Number(position)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.gone) > 0 && (!number || l.gone[0].version <= passed) {
 		t := l.gone.pop()
 		l.held -= tombstoneBytes + int64(len(t.key))
 		// The object may have come back since, or gone once more.
-		if at, ok := l.rows[t.key]; ok && at.prunable() && at.Version == t.version {
+		if at, ok := l.rows[t.key]; ok && prunable(&at.Row) && at.Version == t.version {
 			l.remove(t.key)
 		}
 	}
@@ -144,7 +146,7 @@ func (l *Ledger) DropTombstones() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, at := range l.rows {
-		if at.prunable() {
+		if prunable(&at.Row) {
 			l.remove(key)
 		}
 	}
@@ -197,10 +199,10 @@ func (l *Ledger) Len() int {
 }
 
 // Rows returns all rows as they are, those of deleted objects too.
-func (l *Ledger) Rows() map[string]Row {
+func (l *Ledger) Rows() map[string]checkpoint.Row {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rows := make(map[string]Row, len(l.rows))
+	rows := make(map[string]checkpoint.Row, len(l.rows))
 	for key, at := range l.rows {
 		rows[key] = at.Row
 	}
@@ -208,8 +210,8 @@ func (l *Ledger) Rows() map[string]Row {
 }
 
 // All yields the live rows, in no order, each as it is when its turn comes. The ledger may be changed meanwhile.
-func (l *Ledger) All() iter.Seq2[string, Row] {
-	return func(yield func(string, Row) bool) {
+func (l *Ledger) All() iter.Seq2[string, checkpoint.Row] {
+	return func(yield func(string, checkpoint.Row) bool) {
 		for _, key := range l.liveKeys() {
 			if row, ok := l.Get(key); ok && !row.Deleted && !yield(key, row) {
 				return
@@ -249,12 +251,12 @@ func (l *Ledger) Misses() bool {
 // Unseen ends the list and yields the rows of objects that no longer exist, and whose end the log does not have as
 // their last event: those that were not marked until then, and are live or [Row.Behind]. The ledger may be changed
 // meanwhile; an object whose state is another when its turn comes is not yielded. Without a list Unseen yields nothing.
-func (l *Ledger) Unseen() iter.Seq2[string, Row] {
+func (l *Ledger) Unseen() iter.Seq2[string, checkpoint.Row] {
 	unseen := l.endList()
-	return func(yield func(string, Row) bool) {
+	return func(yield func(string, checkpoint.Row) bool) {
 		for _, u := range unseen {
 			row, ok := l.Get(u.key)
-			if ok && row.OwesEnd() && row.sameState(&u.row) && !yield(u.key, row) {
+			if ok && row.OwesEnd() && sameState(&row, &u.row) && !yield(u.key, row) {
 				return
 			}
 		}
@@ -263,18 +265,15 @@ func (l *Ledger) Unseen() iter.Seq2[string, Row] {
 
 type keyed struct {
 	key string
-	row Row
+	row checkpoint.Row
 }
 
-// prunable reports whether the row is a tombstone that nothing is owed for.
-func (r *Row) prunable() bool { return r.Deleted && !r.Behind }
-
-// OwesEnd reports whether the log has to be told the end of the object if it does not exist.
-func (r *Row) OwesEnd() bool { return !r.Deleted || r.Behind }
+// prunable reports whether a row is a tombstone that nothing is owed for.
+func prunable(r *checkpoint.Row) bool { return r.Deleted && !r.Behind }
 
 // sameState reports whether two rows are of one state of one object.
-func (r *Row) sameState(o *Row) bool {
-	return r.UID == o.UID && r.ResourceVersion == o.ResourceVersion && r.Epoch == o.Epoch && r.Deleted == o.Deleted
+func sameState(a, b *checkpoint.Row) bool {
+	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion && a.Epoch == b.Epoch && a.Deleted == b.Deleted
 }
 
 func (l *Ledger) endList() (unseen []keyed) {
@@ -306,13 +305,13 @@ func (l *Ledger) liveKeys() []string {
 
 // Take returns what changed since the last Take: rows to put and keys to drop, each key in one of the two. If
 // they could not be committed they are owed to [Ledger.Untake].
-func (l *Ledger) Take() (put map[string]Row, drop []string) {
+func (l *Ledger) Take() (put map[string]checkpoint.Row, drop []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.dirty)+len(l.removed) == 0 {
 		return nil, nil
 	}
-	put = make(map[string]Row, len(l.dirty))
+	put = make(map[string]checkpoint.Row, len(l.dirty))
 	for _, at := range l.dirty {
 		at.dirty = false
 		if l.rows[at.key] == at {
@@ -332,7 +331,7 @@ func (l *Ledger) Take() (put map[string]Row, drop []string) {
 }
 
 // Untake gives back what Take returned: the next Take returns it again, in the state of that moment.
-func (l *Ledger) Untake(put map[string]Row, drop []string) {
+func (l *Ledger) Untake(put map[string]checkpoint.Row, drop []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key := range put {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package checkpoint
+package ledger
 
 import (
 	"fmt"
@@ -16,28 +16,29 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-func row(version string) Row {
-	number, _ := Number(version)
-	return Row{UID: "u", ResourceVersion: version, Epoch: 7, Version: number}
+func row(version string) checkpoint.Row {
+	number, _ := checkpoint.Number(version)
+	return checkpoint.Row{UID: "u", ResourceVersion: version, Epoch: 7, Version: number}
 }
 
-func tombstoneAt(version string) Row {
+func tombstoneAt(version string) checkpoint.Row {
 	r := row(version)
 	r.Deleted = true
 	return r
 }
 
 // behind returns a row of which the log has an older state last.
-func behind(r Row) Row {
+func behind(r checkpoint.Row) checkpoint.Row {
 	r.Behind = true
 	return r
 }
 
 // of returns a row of another epoch.
-func of(epoch uint64, r Row) Row {
+func of(epoch uint64, r checkpoint.Row) checkpoint.Row {
 	r.Epoch = epoch
 	return r
 }
@@ -54,8 +55,8 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name, l := range map[string]*Ledger{
-				"put":    NewLedger(nil),
-				"loaded": NewLedger(map[string]Row{"a": tombstoneAt("10")}),
+				"put":    New(nil),
+				"loaded": New(map[string]checkpoint.Row{"a": tombstoneAt("10")}),
 			} {
 				if name == "put" {
 					l.Put("a", row("5"))
@@ -71,8 +72,8 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 	t.Run("by the version of the end, not that of the object", func(t *testing.T) {
 		missing := tombstoneAt("10")
 		missing.Version = 20
-		loaded := NewLedger(map[string]Row{"a": missing})
-		for name, l := range map[string]*Ledger{"put": NewLedger(nil), "loaded": loaded} {
+		loaded := New(map[string]checkpoint.Row{"a": missing})
+		for name, l := range map[string]*Ledger{"put": New(nil), "loaded": loaded} {
 			l.Put("a", missing)
 			l.Prune("19")
 			assert.True(t, must.OK(l.Get("a")), "%s: dropped before its version", name)
@@ -81,7 +82,7 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 		}
 	})
 	t.Run("without numbers, until there is a position", func(t *testing.T) {
-		l := NewLedger(nil)
+		l := New(nil)
 		l.Put("a", tombstoneAt("x"))
 		l.Prune("")
 		assert.True(t, must.OK(l.Get("a")), "dropped without a position")
@@ -89,18 +90,18 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 		assert.False(t, must.OK(l.Get("a")), "kept without end")
 	})
 	t.Run("loaded ones one after the other", func(t *testing.T) {
-		rows := map[string]Row{}
+		rows := map[string]checkpoint.Row{}
 		for i := range 100 {
 			rows[strconv.Itoa(i)] = tombstoneAt(strconv.Itoa(i + 1))
 		}
-		l := NewLedger(rows)
+		l := New(rows)
 		l.Prune("40")
 		put, drop := l.Take()
 		require.Empty(t, put, "dropped, %d put", len(put))
 		assert.Len(t, drop, 40, "dropped, %d put", len(put))
 	})
 	t.Run("not what came back", func(t *testing.T) {
-		l := NewLedger(nil)
+		l := New(nil)
 		l.Put("a", tombstoneAt("10"))
 		l.Put("a", row("11"))
 		l.Put("c", tombstoneAt("10"))
@@ -119,7 +120,7 @@ func TestLedger_tombstones_stay_until_the_position_has_passed_them(t *testing.T)
 }
 
 func TestLedger_finds_what_a_list_does_not_have(t *testing.T) {
-	l := NewLedger(map[string]Row{"kept": row("1"), "lost": row("2"), "gone": tombstoneAt("3")})
+	l := New(map[string]checkpoint.Row{"kept": row("1"), "lost": row("2"), "gone": tombstoneAt("3")})
 	assert.Empty(t, maps.Collect(l.Unseen()), "unseen without a list")
 	l.StartList()
 	l.Seen("lost")
@@ -130,10 +131,10 @@ func TestLedger_finds_what_a_list_does_not_have(t *testing.T) {
 	l.Put("late", row("6")) // published from before the list, and not in it
 	unseen := l.Unseen()
 	l.Put("after", row("9")) // a watch goes on after the list
-	want := map[string]Row{"lost": row("2"), "late": row("6")}
+	want := map[string]checkpoint.Row{"lost": row("2"), "late": row("6")}
 	assert.Equal(t, want, maps.Collect(unseen), "unseen")
 	l.Put("lost", row("10"))
-	assert.Equal(t, map[string]Row{"late": row("6")}, maps.Collect(unseen), "unseen, and one of them changed since")
+	assert.Equal(t, map[string]checkpoint.Row{"late": row("6")}, maps.Collect(unseen), "unseen, and one of them changed since")
 	assert.Empty(t, maps.Collect(l.Unseen()), "unseen after the list")
 	for range unseen {
 		break
@@ -142,8 +143,8 @@ func TestLedger_finds_what_a_list_does_not_have(t *testing.T) {
 
 // The log has an older state of the object last, and is owed the end.
 func TestLedger_keeps_tombstones_that_are_behind(t *testing.T) {
-	owed := map[string]Row{"a": behind(tombstoneAt("10"))}
-	for name, l := range map[string]*Ledger{"put": NewLedger(nil), "loaded": NewLedger(owed)} {
+	owed := map[string]checkpoint.Row{"a": behind(tombstoneAt("10"))}
+	for name, l := range map[string]*Ledger{"put": New(nil), "loaded": New(owed)} {
 		t.Run(name, func(t *testing.T) {
 			if name == "put" {
 				l.Put("a", tombstoneAt("10"))
@@ -167,7 +168,7 @@ func TestLedger_keeps_tombstones_that_are_behind(t *testing.T) {
 
 // No position passes the versions of another time. These tombstones must not keep others back.
 func TestLedger_drops_tombstones_in_the_order_of_versions(t *testing.T) {
-	l := NewLedger(map[string]Row{"old": of(3, tombstoneAt("9000")), "young": tombstoneAt("5")})
+	l := New(map[string]checkpoint.Row{"old": of(3, tombstoneAt("9000")), "young": tombstoneAt("5")})
 	l.Put("older", of(3, tombstoneAt("9001")))
 	for _, version := range rand.Perm(100) {
 		l.Put(word(version+1), tombstoneAt(word(version+1)))
@@ -187,7 +188,7 @@ func TestLedger_drops_tombstones_in_the_order_of_versions(t *testing.T) {
 }
 
 func TestLedger_has_no_tombstones_when_a_first_case_begins(t *testing.T) {
-	l := NewLedger(map[string]Row{"a": row("900"), "gone": tombstoneAt("901")})
+	l := New(map[string]checkpoint.Row{"a": row("900"), "gone": tombstoneAt("901")})
 	l.Put("lost", tombstoneAt("902"))
 	l.Take()
 	l.DropTombstones()
@@ -203,15 +204,15 @@ func TestLedger_has_no_tombstones_when_a_first_case_begins(t *testing.T) {
 
 // The very same version of another epoch is another state.
 func TestLedger_tells_epochs_apart_behind_a_list(t *testing.T) {
-	l := NewLedger(map[string]Row{"a": row("900"), "b": row("900")})
+	l := New(map[string]checkpoint.Row{"a": row("900"), "b": row("900")})
 	l.StartList()
 	unseen := l.Unseen()
 	l.Put("a", of(8, row("900")))
-	assert.Equal(t, map[string]Row{"b": row("900")}, maps.Collect(unseen))
+	assert.Equal(t, map[string]checkpoint.Row{"b": row("900")}, maps.Collect(unseen))
 }
 
 func TestLedger_knows_its_newest_version_and_epoch(t *testing.T) {
-	l := NewLedger(nil)
+	l := New(nil)
 	assert.Zero(t, l.Newest(0)+l.Epoch(), "an empty one")
 	l.Put("a", of(5, row("30")))
 	l.Put("b", of(6, tombstoneAt("20")))
@@ -223,7 +224,7 @@ func TestLedger_knows_its_newest_version_and_epoch(t *testing.T) {
 }
 
 func TestLedger_may_change_while_rows_are_read(t *testing.T) {
-	l := NewLedger(map[string]Row{"a": row("1"), "b": row("2"), "c": tombstoneAt("3")})
+	l := New(map[string]checkpoint.Row{"a": row("1"), "b": row("2"), "c": tombstoneAt("3")})
 	n := 0
 	for key := range l.All() {
 		n++
@@ -237,7 +238,7 @@ func TestLedger_may_change_while_rows_are_read(t *testing.T) {
 // What is taken and committed, put into a store one after the other, is the ledger, whether commits fail or not.
 func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l, want, store := NewLedger(nil), map[string]Row{}, map[string]Row{}
+		l, want, store := New(nil), map[string]checkpoint.Row{}, map[string]checkpoint.Row{}
 		key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
 		version, position := 0, 0
 		t.Repeat(map[string]func(*rapid.T){
@@ -253,12 +254,12 @@ func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
 			},
 			"drop tombstones": func(*rapid.T) {
 				l.DropTombstones()
-				maps.DeleteFunc(want, func(_ string, r Row) bool { return r.Deleted && !r.Behind })
+				maps.DeleteFunc(want, func(_ string, r checkpoint.Row) bool { return r.Deleted && !r.Behind })
 			},
 			"commit": func(t *rapid.T) {
 				position = rapid.IntRange(position, version).Draw(t, "position")
 				l.Prune(word(position))
-				maps.DeleteFunc(want, func(_ string, r Row) bool {
+				maps.DeleteFunc(want, func(_ string, r checkpoint.Row) bool {
 					return position > 0 && r.Deleted && !r.Behind && r.Version <= uint64(position)
 				})
 				put, drop := l.Take()
@@ -278,7 +279,7 @@ func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				live := maps.Collect(l.All())
-				maps.DeleteFunc(live, func(_ string, r Row) bool { return r.Deleted })
+				maps.DeleteFunc(live, func(_ string, r checkpoint.Row) bool { return r.Deleted })
 				require.Equal(t, len(live), l.Len(), "live, %d read", len(live))
 				require.Len(t, live, count(want), "live, %d read", len(live))
 			},
@@ -286,7 +287,7 @@ func TestLedger_takes_every_change_until_it_is_committed(t *testing.T) {
 	})
 }
 
-func count(rows map[string]Row) (live int) {
+func count(rows map[string]checkpoint.Row) (live int) {
 	for _, r := range rows {
 		if !r.Deleted {
 			live++
@@ -296,7 +297,7 @@ func count(rows map[string]Row) (live int) {
 }
 
 func TestLedger_used_from_many_goroutines(t *testing.T) {
-	l, taken := NewLedger(nil), map[string]Row{}
+	l, taken := New(nil), map[string]checkpoint.Row{}
 	var writers sync.WaitGroup
 	for w := range 4 {
 		writers.Go(func() {
@@ -323,7 +324,7 @@ func TestLedger_used_from_many_goroutines(t *testing.T) {
 
 func fill(l *Ledger, keys []string) {
 	for i, key := range keys {
-		l.Put(key, Row{UID: key, ResourceVersion: key, Epoch: 1_764_000_000, Version: uint64(i), Sequence: uint64(i)})
+		l.Put(key, checkpoint.Row{UID: key, ResourceVersion: key, Epoch: 1_764_000_000, Version: uint64(i), Sequence: uint64(i)})
 	}
 }
 
@@ -347,7 +348,7 @@ func TestLedger_needs_at_most_250_bytes_an_object(t *testing.T) {
 	for _, n := range []int{20_000, 60_000, 100_000} {
 		keys := manyKeys(n)
 		before := heap()
-		l := NewLedger(nil)
+		l := New(nil)
 		fill(l, keys)
 		l.Take()
 		if per := float64(heap()-before) / float64(n); per > 250 {
@@ -364,10 +365,10 @@ func TestLedger_needs_at_most_250_bytes_an_object(t *testing.T) {
 func TestLedger_counts_what_it_holds_of_objects_that_are_gone(t *testing.T) {
 	const n = 100_000
 	before := heap()
-	l := NewLedger(nil)
+	l := New(nil)
 	for i := range n {
 		key := "namespace/some-object-" + strconv.Itoa(i)
-		l.Put(key, Row{UID: "u", ResourceVersion: strconv.Itoa(i), Version: uint64(i)})
+		l.Put(key, checkpoint.Row{UID: "u", ResourceVersion: strconv.Itoa(i), Version: uint64(i)})
 		l.Put(key, tombstoneAt(strconv.Itoa(i+1)))
 	}
 	held := func(when string) {
@@ -396,7 +397,7 @@ func TestLedger_counts_what_it_holds_of_objects_that_are_gone(t *testing.T) {
 
 func BenchmarkLedger(b *testing.B) {
 	keys := manyKeys(100_000)
-	l := NewLedger(nil)
+	l := New(nil)
 	fill(l, keys)
 	b.Run("Get", func(b *testing.B) {
 		b.ReportAllocs()
@@ -408,7 +409,7 @@ func BenchmarkLedger(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			for i := range 10_000 {
-				l.Put(keys[i], Row{UID: "u", ResourceVersion: "5", Version: 5})
+				l.Put(keys[i], checkpoint.Row{UID: "u", ResourceVersion: "5", Version: 5})
 			}
 			l.Take()
 		}
@@ -434,14 +435,14 @@ func BenchmarkLedger_tombstones(b *testing.B) {
 	for name, versions := range map[string][]int{"in order": nil, "in no order": rand.Perm(n)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			l := NewLedger(nil)
+			l := New(nil)
 			for b.Loop() {
 				for i, key := range keys {
 					version := i
 					if versions != nil {
 						version = versions[i]
 					}
-					l.Put(key, Row{UID: "u", ResourceVersion: "5", Version: uint64(version) + 1, Deleted: true})
+					l.Put(key, checkpoint.Row{UID: "u", ResourceVersion: "5", Version: uint64(version) + 1, Deleted: true})
 				}
 				l.Prune(word(n))
 				l.Take()

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// LastOf returns a row for the rules of package sequence; nil where there is none.
+func LastOf(row *checkpoint.Row, exists bool) *sequence.Row {
+	if !exists {
+		return nil
+	}
+	last := row.Last()
+	return &last
+}
+
+// RowOfChange returns the row that a change's event leaves.
+func RowOfChange(c *source.Change) checkpoint.Row {
+	return checkpoint.Row{
+		UID: c.UID, ResourceVersion: c.ResourceVersion, Epoch: c.Epoch, Version: c.Version, Deleted: c.Op == source.Deleted,
+		Written: c.Written,
+	}
+}
+
+// Apply returns the row that an event in the log leaves, after known if that exists: an older state moves only the
+// place.
+func Apply(known checkpoint.Row, exists bool, next checkpoint.Row) checkpoint.Row {
+	last, event := LastOf(&known, exists), next.Last()
+	row := sequence.Apply(last, event)
+	if row.Sequence == event.Sequence {
+		next.Rejected, next.Written = row.Rejected, int64(row.Hash)
+		return next
+	}
+	known.Behind, known.Fresh = true, next.Fresh
+	known.Sequence, known.Partition = next.Sequence, next.Partition
+	return known
+}
+
+// RowOfState returns the row that an event in the log leaves.
+func RowOfState(has *encode.State) checkpoint.Row {
+	return checkpoint.Row{
+		UID: has.UID, ResourceVersion: has.ResourceVersion, Epoch: has.Sequence.Epoch, Version: has.Sequence.Version,
+		Deleted: has.Deleted, Rejected: has.Rejected,
+	}
+}
