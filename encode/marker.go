@@ -32,6 +32,12 @@ func (e *Encoder) Marker(m *sink.Message, k source.Marker) {
 	e.end(m)
 }
 
+// MarkerID returns the id of the message that Marker fills for k.
+func (e *Encoder) MarkerID(k source.Marker) string {
+	_, id, _ := e.markerOf(k)
+	return e.idPrefix + id
+}
+
 func (e *Encoder) markerOf(k source.Marker) (typ, id, name string) {
 	in := "." + e.scope + "." + strconv.FormatUint(k.Epoch, 10) + "."
 	number := strconv.FormatInt(k.Number, 10)

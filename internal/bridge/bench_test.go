@@ -98,39 +98,6 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkRecovery is what it takes to learn from one message of a log where so many namespaces have a stream each.
-func BenchmarkRecovery(b *testing.B) {
-	for _, namespaces := range []int{10, 5000} {
-		b.Run(fmt.Sprintf("streams=%d", namespaces), func(b *testing.B) {
-			pipeline := New(Config{Name: "test", Store: swiftStore{}, Metrics: health.NewMetrics(prometheus.NewRegistry())})
-			p := newSession(&pipeline.cfg, newFakeLog())
-			defer p.queue.ShutDown()
-			p.cfg.Identity.Cluster = "test"
-			p.state = &checkpoint.State{Streams: map[string]checkpoint.Stream{}}
-			for i := range namespaces {
-				at := source.Stream{Resource: configMaps, Namespace: fmt.Sprint("n", i)}
-				p.state.Streams[at.Name()] = checkpoint.Stream{}
-			}
-			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}
-			at := source.Stream{Resource: configMaps, Namespace: "n7"}
-			var m sink.Message
-			require.NoError(b, spec.Encoder(at).Change(&m, &source.Change{
-				Op: source.Updated, Ident: source.Ident{Namespace: "n7", Name: "a", UID: "u", ResourceVersion: "5"},
-				Body: source.NewBody([]byte(`{"metadata":{"name":"a"}}`)), Seen: time.Now(), Epoch: 1, Version: 5,
-			}))
-			stored := sink.Stored{Sequence: 1, ID: m.ID, Attributes: m.Attributes, ContentType: m.ContentType}
-			r := recovery{session: p, stored: newStoredNames(p.state.Streams)}
-			r.begin()
-			b.ReportAllocs()
-			for b.Loop() {
-				stored.Sequence++
-				require.NoError(b, r.take(&stored, false))
-			}
-			require.Len(b, r.rows[at.Name()], 1)
-		})
-	}
-}
-
 // onceStuck never acknowledges the first message.
 type onceStuck struct {
 	swiftLog

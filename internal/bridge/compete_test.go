@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/recovery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -77,9 +78,9 @@ func TestRun_refuses_a_log_that_has_its_keys_from_another_pipeline(t *testing.T)
 				require.NoError(t, err)
 				return
 			}
-			var competing *CompetingError
+			var competing *recovery.CompetingError
 			require.ErrorAs(t, err, &competing)
-			assert.Equal(t, CompetingError{Pipeline: "test", Other: "audit", Object: "configmaps.v1 default/a", Message: 1}, *competing)
+			assert.Equal(t, recovery.CompetingError{Pipeline: "test", Other: "audit", Object: "configmaps.v1 default/a", Message: 1}, *competing)
 			assert.Len(t, log.lines(), had, "something was published")
 		})
 	}

@@ -168,7 +168,7 @@ func (p *session) successor(
 		}
 	}
 	slices.SortFunc(to.Refused, func(a, b checkpoint.Refused) int {
-		return cmp.Or(byKey(a, b.Key), cmp.Compare(ledger.Numeric(b.Version), ledger.Numeric(a.Version)))
+		return cmp.Or(ledger.ByKey(a, b.Key), cmp.Compare(ledger.Numeric(b.Version), ledger.Numeric(a.Version)))
 	})
 	to.Refused = slices.CompactFunc(to.Refused, func(a, b checkpoint.Refused) bool { return a.Key == b.Key })
 	next := sequence.TakeOver(order, namespaces)

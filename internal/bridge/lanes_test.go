@@ -110,7 +110,7 @@ func TestMarker_that_is_refused_holds_up_no_other_one_at_its_subject(t *testing.
 	r := start(t, log, &memoryStore{})
 	one, two := r.in("one"), r.in("two")
 	mine := &marker{Marker: source.Marker{Kind: source.MarkerSnapshotStarted, Epoch: 1, To: "10"}}
-	log.set(func() { log.refuse = func(m *sink.Message) bool { return m.ID == markerID(one.encoder, mine.Marker) } })
+	log.set(func() { log.refuse = func(m *sink.Message) bool { return m.ID == one.encoder.MarkerID(mine.Marker) } })
 	one.queueMarker(mine)
 	must.Happen(t, "the refusal", func() bool { return r.broker.Problem(nil) != nil })
 	snapshot(t, two, "10")
@@ -130,7 +130,7 @@ func TestMarker_that_does_not_come_to_be_the_last_holds_up_no_other_one_at_its_s
 	tries := 0
 	log.set(func() {
 		log.refuse = func(m *sink.Message) bool {
-			if m.ID == markerID(one.encoder, mine.Marker) {
+			if m.ID == one.encoder.MarkerID(mine.Marker) {
 				tries++
 				_, _ = log.append(&sink.Message{ID: fmt.Sprint("foreign-", tries), Subject: m.Subject})
 			}

@@ -92,7 +92,7 @@ func TestReadBack_no_list_is_owed_for_an_object_that_was_refused(t *testing.T) {
 			Op: source.Updated, Ident: source.Ident{Name: name, UID: uid, ResourceVersion: "15"}, Epoch: s.epoch, Version: 15,
 		})
 	}
-	slices.SortFunc(saved.Refused, func(a, b checkpoint.Refused) int { return byKey(a, b.Key) })
+	slices.SortFunc(saved.Refused, func(a, b checkpoint.Refused) int { return ledger.ByKey(a, b.Key) })
 	store.state.Streams[s.name] = saved
 
 	r, s = startStream(t, log, store)

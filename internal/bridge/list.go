@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
-	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -92,7 +90,7 @@ func (s *stream) owed() source.Owed {
 	}
 	owed := source.Owed{Version: o.Version, Why: source.Why{Cause: source.Cause(o.Cause), Message: o.Message}}
 	gap := source.Marker{Kind: source.MarkerGap, Epoch: s.epoch, From: s.position(), To: o.Version}
-	owed.Announced = s.saved.Announced == markerID(s.encoder, gap)
+	owed.Announced = s.saved.Announced == s.encoder.MarkerID(gap)
 	return owed
 }
 
@@ -168,11 +166,11 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 func (s *stream) announce(m source.Marker) *marker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := markerID(s.encoder, m)
+	id := s.encoder.MarkerID(m)
 	switch {
 	case s.saved.Announced == id:
 		return nil
-	case s.announcing != nil && markerID(s.encoder, s.announcing.Marker) == id:
+	case s.announcing != nil && s.encoder.MarkerID(s.announcing.Marker) == id:
 		return s.announcing
 	}
 	mk := &marker{Marker: m}
@@ -188,12 +186,6 @@ func (s *stream) announce(m source.Marker) *marker {
 	}
 	s.announcing = s.queueMarker(mk)
 	return mk
-}
-
-func markerID(e *encode.Encoder, m source.Marker) string {
-	var message sink.Message
-	e.Marker(&message, m)
-	return message.ID
 }
 
 // queueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass it.

@@ -5,7 +5,6 @@ package bridge
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -84,12 +83,10 @@ func (s *stream) refuse(key string, d *delta, err error) bool {
 	return true
 }
 
-func byKey(o checkpoint.Refused, key string) int { return strings.Compare(o.Key, key) }
-
 // record returns what is saved of an object, to be changed. A commit may have what was saved before, so it is another
 // one. The caller holds mu.
 func (s *stream) record(key string) *checkpoint.Refused {
-	at, there := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
+	at, there := slices.BinarySearchFunc(s.saved.Refused, key, ledger.ByKey)
 	s.saved.Refused = slices.Clone(s.saved.Refused)
 	if !there {
 		s.saved.Refused = slices.Insert(s.saved.Refused, at, checkpoint.Refused{Key: key})
@@ -123,7 +120,7 @@ func (s *stream) uncount(key string, n int) {
 // counted reports whether a change that a watch shows was counted when its object was refused, by a process that died
 // before the position had passed it. The caller holds mu.
 func (s *stream) counted(key, version string) bool {
-	at, refused := slices.BinarySearchFunc(s.saved.Refused, key, byKey)
+	at, refused := slices.BinarySearchFunc(s.saved.Refused, key, ledger.ByKey)
 	return refused && ledger.Numeric(version) != 0 && ledger.Numeric(version) <= ledger.Numeric(s.saved.Refused[at].Version)
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
@@ -144,22 +143,6 @@ func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {
 	got := r.pipeline.State().Streams
 	assert.True(t, len(got) == 3 && got[0].Open && !got[1].Open && got[1].Err != nil && got[2].Name == "secrets" &&
 		got[2].Err != nil, "they are %+v", got)
-}
-
-// What the log has of a version that is not read any more is about the objects of the one that is.
-func TestStoredNames_finds_a_stream_by_any_version(t *testing.T) {
-	names := newStoredNames(map[string]checkpoint.Stream{
-		"widgets.v1.x.io": {}, "widgets.v1.x.io/a": {}, "gadgets.v1.x.io": {}, "gadgets.v2.x.io": {},
-	})
-	for asked, want := range map[string]string{
-		"widgets.v1beta1.x.io": "widgets.v1.x.io", "widgets.v1beta1.x.io/a": "widgets.v1.x.io/a", "widgets.v1beta1.x.io/b": "",
-		"gadgets.v2.x.io": "gadgets.v2.x.io", "widgets.v1.y.io": "", "things.v1.x.io": "",
-	} {
-		at, ok := source.ParseName(asked)
-		require.True(t, ok, asked)
-		got, ok := names.find(at)
-		assert.True(t, got == want && ok == (want != ""), "%s: got %q", asked, got)
-	}
 }
 
 // A resource that is not served when the process starts is read as it was before: without its namespaces all keys would be others.

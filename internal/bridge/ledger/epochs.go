@@ -4,6 +4,7 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,3 +76,6 @@ func WithoutVersions(refused []checkpoint.Refused) []checkpoint.Refused {
 	}
 	return refused
 }
+
+// ByKey compares a refused object with a key, as the order of a stored stream's refused objects needs it.
+func ByKey(o checkpoint.Refused, key string) int { return strings.Compare(o.Key, key) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package recovery
 
 import (
 	"cmp"
@@ -8,62 +8,75 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// Before anything is read from the API server, a session compares the checkpoint with the log. The rules are those of
-// sequence.Found.Decide: resume, or the checkpoint is lost, or the log is.
+// progressEvery is how often it is logged how much of the log was read.
+const progressEvery = 10 * time.Second
 
-// observe takes over what the store has.
-func (p *session) observe(state *checkpoint.State) {
-	p.state, p.logged, p.resyncNew = state, state.Log, state.Log.ResyncNew
-	p.epochs.Observe(state.Log.Given)
-	for _, saved := range state.Streams {
-		p.epochs.Observe(saved.Epoch)
-	}
+// Input is what is compared, and what that takes. All fields are needed, but Siblings.
+type Input struct {
+	Pipeline string
+	// Siblings are the names of the pipelines of the same file.
+	Siblings []string
+	Identity checkpoint.Identity
+	Specs    []*spec.Stream
+	// State is what the checkpoint has. It is brought up to date with the log.
+	State *checkpoint.State
+	Log   sink.Log
+	// Epochs have observed those of the State. They observe those of the log, and give one out if one begins.
+	Epochs *ledger.Epochs
+	// Offers returns what is served. It may wait for that, and is called often.
+	Offers func() *source.Offers
+	Logger *slog.Logger
 }
 
-// meetLog finds out what the log has that the checkpoint does not know, or has no more. It waits for the broker; the
-// error is ctx's, or says why the log cannot be used.
-func (p *session) meetLog(ctx context.Context) error {
-	log, ok := p.sink.(sink.Log)
-	if !ok {
-		return nil
-	}
-	r := recovery{session: p, log: log, stored: newStoredNames(p.state.Streams)}
+// Outcome is what was found.
+type Outcome struct {
+	// Batch has to be committed before anything else is. It is nil if the log has nothing of the pipeline.
+	Batch *checkpoint.Batch
+	// Known is what the checkpoint knows of the log from now on.
+	Known checkpoint.Log
+	// Ends and IDs are where each partition ends, and the ids of the messages there.
+	Ends map[int32]uint64
+	IDs  map[int32]string
+	// Fenced says that the broker refuses what a replaced process publishes late.
+	Fenced bool
+	// Lost says that the log has lost events that it had acknowledged, so that all is published again.
+	Lost bool
+}
+
+// Run compares a checkpoint with its log. It waits for the broker, and publishes and commits nothing. The error is ctx's,
+// or says why the log cannot be used: a [CompetingError], or an [encode.OldFormatError].
+func Run(ctx context.Context, in Input) (*Outcome, error) {
+	r := recovery{Input: in, stored: newNames(in.State.Streams)}
+	r.Known = in.State.Log
 	if err := r.run(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	p.logged.ID = r.bounds.ID
-	p.offsets.Start(r.ends, r.ids)
-	if !r.bounds.Fenced && (!p.cfg.Unfenced || p.cfg.Term != nil) {
-		p.lanes = delivery.NewLanes[*object]()
-	}
-	return nil
+	return &r.Outcome, nil
 }
 
-// recovery brings the checkpoint up to date with the log.
+// recovery is a comparison that runs.
 type recovery struct {
-	session *session
-	log     sink.Log
-	bounds  sink.LogBounds
-	// stored finds the streams of the session's state.
-	stored *storedNames
-	// ends and ids are where each partition ends, and the ids of the messages there.
-	ends map[int32]uint64
-	ids  map[int32]string
+	Input
+	Outcome
+
+	bounds sink.LogBounds
+	// stored finds the streams of the state.
+	stored *names
 	// streams and rows are what is learned of the log, by the stream's name.
 	streams map[string]checkpoint.Stream
 	rows    map[string]map[string]checkpoint.Row
@@ -84,18 +97,15 @@ type recovery struct {
 	markers map[string]struct{}
 	// suspects are the objects, by the stream's name, that have no row and an event that the position covers.
 	suspects map[string]map[string]struct{}
-	// offers returns what is served.
-	offers func() *source.Offers
 }
 
 func (r *recovery) run(ctx context.Context) error {
-	p := r.session
-	r.offers = sync.OnceValue(func() *source.Offers { return p.offered(ctx) })
 	var err error
-	if r.bounds, err = r.log.Bounds(ctx, p.state.Log.Ends); err != nil {
+	if r.bounds, err = r.Log.Bounds(ctx, r.State.Log.Ends); err != nil {
 		return err
 	}
-	if r.ends, r.ids, err = ends(ctx, r.log, r.bounds); err != nil {
+	r.Known.ID, r.Fenced = r.bounds.ID, r.bounds.Fenced
+	if r.Ends, r.IDs, err = ends(ctx, r.Log, r.bounds); err != nil {
 		return err
 	}
 	found, err := r.find(ctx)
@@ -116,7 +126,8 @@ func (r *recovery) run(ctx context.Context) error {
 	case sequence.CheckpointLost:
 		return r.rebuild(ctx, found.Trimmed())
 	default:
-		return r.store(ctx)
+		r.store()
+		return nil
 	}
 }
 
@@ -141,16 +152,16 @@ func ends(ctx context.Context, log sink.Log, bounds sink.LogBounds) (map[int32]u
 
 // find compares what the checkpoint knows of the log with its bounds.
 func (r *recovery) find(ctx context.Context) (sequence.Found, error) {
-	had := r.session.state.Log
+	had := r.State.Log
 	f := sequence.Found{
-		Checkpoint: len(had.Marks) > 0, OtherLog: had.ID != "" && had.ID != r.bounds.ID, Given: r.session.epochs.Last(),
+		Checkpoint: len(had.Marks) > 0, OtherLog: had.ID != "" && had.ID != r.bounds.ID, Given: r.Epochs.Last(),
 	}
 	for partition, b := range r.bounds.Partitions {
 		at := sequence.Partition{Mark: had.Marks[partition], First: b.First, Last: b.Last}
 		if end := had.Ends[partition]; end > b.Last {
 			at.Changed = true // what was acknowledged last is not there any more
 		} else if id := had.IDs[partition]; id != "" && end >= b.First && !f.OtherLog {
-			m, err := r.log.At(ctx, partition, end)
+			m, err := r.Log.At(ctx, partition, end)
 			if err != nil {
 				return f, err
 			}
@@ -163,9 +174,8 @@ func (r *recovery) find(ctx context.Context) (sequence.Found, error) {
 
 // readTail reads what the log has behind the marks: what a process published that did not come to save it.
 func (r *recovery) readTail(ctx context.Context) error {
-	p := r.session
 	r.begin()
-	err := r.log.Read(ctx, sink.Query{After: p.state.Log.Marks}, func(m *sink.Stored) error {
+	err := r.Log.Read(ctx, sink.Query{After: r.State.Log.Marks}, func(m *sink.Stored) error {
 		return r.take(m, !r.bounds.Fenced)
 	})
 	if err != nil {
@@ -179,29 +189,28 @@ func (r *recovery) readTail(ctx context.Context) error {
 			}
 		}
 	}
-	p.log.Info("read the end of the log", "messages", r.read, "streams", len(r.rows))
+	r.Logger.Info("read the end of the log", "messages", r.read, "streams", len(r.rows))
 	return nil
 }
 
 // readAll reads the whole log. Where it can select them, only the last message of each object, and all markers: those
 // of several streams have one subject.
 func (r *recovery) readAll(ctx context.Context) error {
-	p := r.session
 	r.begin()
 	began, told := time.Now(), time.Now()
 	learn := func(m *sink.Stored) error {
 		r.recall(m)
-		if time.Since(told) > logEvery {
+		if time.Since(told) > progressEvery {
 			told = time.Now()
-			p.log.Info("reading the log", "messages", r.read, "of at most", r.messages(),
+			r.Logger.Info("reading the log", "messages", r.read, "of at most", r.messages(),
 				"for", time.Since(began).Round(time.Second).String())
 		}
 		return r.take(m, false)
 	}
-	selects := r.bounds.Indexed && !p.sharesSubjects()
-	err := r.log.Read(ctx, sink.Query{LastOfKey: !p.sharesSubjects(), Data: !selects}, learn)
+	selects := r.bounds.Indexed && !r.sharesSubjects()
+	err := r.Log.Read(ctx, sink.Query{LastOfKey: !r.sharesSubjects(), Data: !selects}, learn)
 	if markers := slices.Sorted(maps.Keys(r.markers)); err == nil && selects && len(markers) > 0 {
-		err = r.log.Read(ctx, sink.Query{Subjects: markers, Data: true}, learn)
+		err = r.Log.Read(ctx, sink.Query{Subjects: markers, Data: true}, learn)
 	}
 	if err != nil {
 		return fmt.Errorf("read the log: %w", err)
@@ -233,7 +242,7 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 		return err
 	case err != nil:
 		return nil
-	case st.Pipeline != r.session.name:
+	case st.Pipeline != r.Pipeline:
 		return r.compete(m, &st)
 	}
 	r.seen, r.term = max(r.seen, st.Sequence.Epoch, m.Epoch), max(r.term, st.WriterTerm)
@@ -256,14 +265,14 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 }
 
 func (r *recovery) isOfResource(st *encode.State) bool {
-	_, ok := encode.ResourceOf(st.Source, r.session.cfg.Identity.Cluster)
+	_, ok := encode.ResourceOf(st.Source, r.Identity.Cluster)
 	return ok
 }
 
 // names yields the stored streams that may have an event's object.
 func (r *recovery) names(st *encode.State) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		resource, ok := encode.ResourceOf(st.Source, r.session.cfg.Identity.Cluster)
+		resource, ok := encode.ResourceOf(st.Source, r.Identity.Cluster)
 		if !ok {
 			return
 		}
@@ -281,7 +290,7 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 	key := st.Key()
 	known, exists := r.rows[name][key]
 	if !exists && !r.replaces {
-		known, exists = r.session.state.Rows[name][key]
+		known, exists = r.State.Rows[name][key]
 	}
 	if exists && known.Partition == m.Partition && m.Sequence <= known.Sequence && !known.Behind {
 		return // the row has it already
@@ -293,7 +302,7 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 		r.rows[name] = map[string]checkpoint.Row{}
 	}
 	r.rows[name][key] = row
-	_, had := r.session.state.Rows[name][key]
+	_, had := r.State.Rows[name][key]
 	switch last := known.Last(); {
 	case !late || st.Reason == source.ReasonResync || r.refused(name, key):
 	case !had:
@@ -309,7 +318,7 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 // refused reports whether an object is recorded as refused. What the log lacks of it is published behind the position, and
 // the object is tried again.
 func (r *recovery) refused(name, key string) bool {
-	_, is := slices.BinarySearchFunc(r.session.state.Streams[name].Refused, key, byKey)
+	_, is := slices.BinarySearchFunc(r.State.Streams[name].Refused, key, ledger.ByKey)
 	return is
 }
 
@@ -330,15 +339,14 @@ func (r *recovery) late(name string, found sequence.Sequence) {
 // stream returns what is to be saved of a stream, or what was.
 func (r *recovery) stream(name string) (saved checkpoint.Stream, ok bool) {
 	if saved, ok = r.streams[name]; !ok {
-		saved, ok = r.session.state.Streams[name]
+		saved, ok = r.State.Streams[name]
 	}
 	return saved, ok
 }
 
 // marker takes note of the marker of a list that began, or of a snapshot that is complete.
 func (r *recovery) marker(m *sink.Stored, st *encode.State) {
-	p := r.session
-	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
+	resource, ok := encode.ResourceOf(st.Source, r.Identity.Cluster)
 	if !ok {
 		return
 	}
@@ -356,7 +364,7 @@ func (r *recovery) marker(m *sink.Stored, st *encode.State) {
 			due := source.Marker{
 				Kind: source.MarkerSnapshotCompleted, Epoch: saved.Epoch, To: saved.Unannounced.ResourceVersion,
 			}
-			if m.ID != markerID(spec.Encoder(at), due) {
+			if m.ID != spec.Encoder(at).MarkerID(due) {
 				continue
 			}
 			saved.Unannounced = checkpoint.Snapshot{}
@@ -368,9 +376,9 @@ func (r *recovery) marker(m *sink.Stored, st *encode.State) {
 }
 
 // scopes yields in which streams the specs may read a resource.
-func (r *recovery) scopes(of source.Resource) iter.Seq2[*StreamSpec, source.Stream] {
-	return func(yield func(*StreamSpec, source.Stream) bool) {
-		for _, spec := range r.session.specs() {
+func (r *recovery) scopes(of source.Resource) iter.Seq2[*spec.Stream, source.Stream] {
+	return func(yield func(*spec.Stream, source.Stream) bool) {
+		for _, spec := range r.Specs {
 			at := spec.Of(of)
 			namespaces := []string{at.Namespace}
 			if spec.NamespaceSelector != nil {
@@ -385,46 +393,44 @@ func (r *recovery) scopes(of source.Resource) iter.Seq2[*StreamSpec, source.Stre
 	}
 }
 
-// store commits what was learned, and where the log ends. The error is ctx's, or permanent.
-func (r *recovery) store(ctx context.Context) error {
-	p := r.session
+// store brings the state up to date with what was learned, and with where the log ends.
+func (r *recovery) store() {
 	if !r.has() && len(r.rows)+len(r.streams) == 0 {
-		return nil // nothing was published yet
+		return // nothing was published yet
 	}
 	for name, rows := range r.rows {
-		if p.state.Rows[name] == nil {
-			p.state.Rows[name] = map[string]checkpoint.Row{}
+		if r.State.Rows[name] == nil {
+			r.State.Rows[name] = map[string]checkpoint.Row{}
 		}
-		maps.Copy(p.state.Rows[name], rows)
+		maps.Copy(r.State.Rows[name], rows)
 	}
-	maps.Copy(p.state.Streams, r.streams)
-	p.epochs.Observe(r.seen)
-	p.logged.ID, p.logged.Marks, p.logged.Ends, p.logged.IDs = r.bounds.ID, r.ends, r.ends, r.ids
-	p.logged.Given, p.logged.Resyncs = p.epochs.Last(), max(p.logged.Resyncs, r.resyncs)
-	p.logged.Term = max(p.logged.Term, r.term)
-	b := &checkpoint.Batch{Identity: p.cfg.Identity, Streams: r.streams, Put: r.rows, Log: &p.logged}
-	return p.insist(ctx, func() error { return p.cfg.Store.Commit(ctx, b) })
+	maps.Copy(r.State.Streams, r.streams)
+	r.Epochs.Observe(r.seen)
+	known := &r.Known
+	known.Marks, known.Ends, known.IDs = r.Ends, r.Ends, r.IDs
+	known.Given, known.Resyncs = r.Epochs.Last(), max(known.Resyncs, r.resyncs)
+	known.Term = max(known.Term, r.term)
+	r.Batch = &checkpoint.Batch{Identity: r.Identity, Streams: r.streams, Put: r.rows, Log: known}
 }
 
 // has reports whether the checkpoint knows the log.
-func (r *recovery) has() bool { return len(r.session.state.Log.Marks) > 0 }
+func (r *recovery) has() bool { return len(r.State.Log.Marks) > 0 }
 
 // rebuild goes on from the log where the checkpoint was lost, or is an older one. What the log has is not published
 // again. No position holds: each stream lists behind a gap, from the last snapshot that is called complete. Where the
 // log may lack the last event of an object, a resync follows.
 func (r *recovery) rebuild(ctx context.Context, trimmed bool) error {
-	p, began := r.session, time.Now()
+	began := time.Now()
 	if err := r.readAll(ctx); err != nil {
 		return err
 	}
-	p.resyncNew = p.resyncNew || trimmed
-	p.logged.ResyncNew = p.resyncNew
+	r.Known.ResyncNew = r.Known.ResyncNew || trimmed
 	if r.read == 0 && !r.has() {
 		return nil // the log has nothing of this pipeline
 	}
-	p.epochs.Observe(r.seen)
-	objects, epoch := 0, p.epochs.Next()
-	for name := range p.state.Streams {
+	r.Epochs.Observe(r.seen)
+	objects, epoch := 0, r.Epochs.Next()
+	for name := range r.State.Streams {
 		saved, _ := r.stream(name)
 		from := cmp.Or(saved.Position, saved.Owes.From, r.completed[name], "0")
 		saved.Epoch, saved.Position, saved.Announced = epoch, "", ""
@@ -439,26 +445,27 @@ func (r *recovery) rebuild(ctx context.Context, trimmed bool) error {
 		r.streams[name] = saved
 		objects += len(r.rows[name])
 	}
-	p.log.Warn("the checkpoint does not know what the log has: it was read from the log", "streams", len(p.state.Streams),
+	r.Logger.Warn("the checkpoint does not know what the log has: it was read from the log", "streams", len(r.State.Streams),
 		"objects", objects, "messages", r.read, "took", time.Since(began).Round(time.Millisecond).String())
-	return r.store(ctx)
+	r.store()
+	return nil
 }
 
 // repair begins an epoch in which everything is published again, because the log has lost what it had acknowledged. The
 // rows become what the log has. A row that the log has nothing of stays, so that the end of its object can be told.
 func (r *recovery) repair(ctx context.Context) error {
-	p := r.session
-	had := p.state.Log
+	had := r.State.Log
 	r.replaces = true
 	if err := r.readAll(ctx); err != nil {
 		return err
 	}
-	p.epochs.Observe(r.seen)
-	if len(p.state.Streams) == 0 {
-		return r.store(ctx) // the checkpoint was reset, and the log is another one
+	r.Epochs.Observe(r.seen)
+	if len(r.State.Streams) == 0 {
+		r.store() // the checkpoint was reset, and the log is another one
+		return nil
 	}
-	epoch := p.epochs.Next()
-	for name := range p.state.Streams {
+	epoch := r.Epochs.Next()
+	for name := range r.State.Streams {
 		saved, _ := r.stream(name)
 		why := source.Why{Cause: source.CauseLogLost, Message: "the log has lost events that it had acknowledged"}
 		// Between the last snapshot that the log has and its end it may lack anything.
@@ -467,14 +474,10 @@ func (r *recovery) repair(ctx context.Context) error {
 		r.streams[name] = saved
 		r.unlearn(name)
 	}
-	p.log.Warn("the log has lost events that it had acknowledged: everything is published again between resync markers",
-		"has", r.ends, "had", had.Ends, "epoch", epoch)
-	if err := r.store(ctx); err != nil {
-		return err
-	}
-	if !p.counted {
-		p.cfg.Metrics.Pipeline(p.name).Losses.Inc()
-	}
+	r.Logger.Warn("the log has lost events that it had acknowledged: everything is published again between resync markers",
+		"has", r.Ends, "had", had.Ends, "epoch", epoch)
+	r.store()
+	r.Lost = true
 	return nil
 }
 
@@ -484,7 +487,7 @@ func (r *recovery) unlearn(name string) {
 	if r.rows[name] == nil {
 		r.rows[name] = map[string]checkpoint.Row{}
 	}
-	for key, row := range r.session.state.Rows[name] {
+	for key, row := range r.State.Rows[name] {
 		has, is := r.rows[name][key]
 		switch {
 		case !is && row.Sequence > 0:
@@ -498,8 +501,8 @@ func (r *recovery) unlearn(name string) {
 }
 
 // sharesSubjects: objects do not each have a subject of their own.
-func (p *session) sharesSubjects() bool {
-	return slices.ContainsFunc(p.specs(), func(s *StreamSpec) bool {
+func (r *recovery) sharesSubjects() bool {
+	return slices.ContainsFunc(r.Specs, func(s *spec.Stream) bool {
 		return s.Encoding.Subject != nil && !s.Encoding.Subject.PerObject()
 	})
 }

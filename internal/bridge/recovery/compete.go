@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package recovery
 
 import (
 	"fmt"
@@ -36,19 +36,18 @@ const tail = 1000
 // publishes under. A pipeline that knows the log may have taken a resource over from one that is not there any more. One
 // of the same file has handed it over, or the file would have been refused.
 func (r *recovery) compete(m *sink.Stored, st *encode.State) error {
-	p := r.session
-	resource, ok := encode.ResourceOf(st.Source, p.cfg.Identity.Cluster)
-	if !ok || st.Name == "" || r.has() || m.Sequence+tail <= r.ends[m.Partition] || slices.Contains(p.cfg.Siblings, st.Pipeline) {
+	resource, ok := encode.ResourceOf(st.Source, r.Identity.Cluster)
+	if !ok || st.Name == "" || r.has() || m.Sequence+tail <= r.Ends[m.Partition] || slices.Contains(r.Siblings, st.Pipeline) {
 		return nil
 	}
 	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""
-	for _, spec := range p.specs() {
+	for _, spec := range r.Specs {
 		at, may := spec.MayHaveRead(resource, st.Namespace)
-		if !may || !spec.MayMean(resource, r.offers()) {
+		if !may || !spec.MayMean(resource, r.Offers()) {
 			continue
 		}
 		if m.Subject == "" || m.Subject == spec.Encoder(at).Subject(st.Namespace, st.Name) {
-			return &CompetingError{Pipeline: p.name, Other: st.Pipeline, Object: resource.String() + " " + st.Key(), Message: m.Sequence}
+			return &CompetingError{Pipeline: r.Pipeline, Other: st.Pipeline, Object: resource.String() + " " + st.Key(), Message: m.Sequence}
 		}
 	}
 	return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package recovery
 
 import (
 	"slices"
@@ -11,9 +11,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// storedNames finds stored streams by what they have objects of. Find and meansAnother cost the same however many streams
+// names finds stored streams by what they have objects of. Find and meansAnother cost the same however many streams
 // there are.
-type storedNames struct {
+type names struct {
 	// streams are the stored ones.
 	streams map[string]checkpoint.Stream
 	placed  map[placed]string
@@ -32,8 +32,8 @@ func placeOf(s source.Stream) placed {
 	return placed{schema.GroupResource{Group: s.Group, Resource: s.Resource.Resource}, s.Namespace}
 }
 
-func newStoredNames(streams map[string]checkpoint.Stream) *storedNames {
-	n := &storedNames{
+func newNames(streams map[string]checkpoint.Stream) *names {
+	n := &names{
 		streams: streams, placed: map[placed]string{}, called: map[string][]schema.GroupResource{},
 		namespaces: map[string][]string{},
 	}
@@ -44,12 +44,12 @@ func newStoredNames(streams map[string]checkpoint.Stream) *storedNames {
 }
 
 // add stores a stream.
-func (n *storedNames) add(name string, saved checkpoint.Stream) {
+func (n *names) add(name string, saved checkpoint.Stream) {
 	n.streams[name] = saved
 	n.index(name, &saved)
 }
 
-func (n *storedNames) index(name string, saved *checkpoint.Stream) {
+func (n *names) index(name string, saved *checkpoint.Stream) {
 	at, ok := source.ParseName(name)
 	if !ok {
 		return
@@ -68,7 +68,7 @@ func (n *storedNames) index(name string, saved *checkpoint.Stream) {
 
 // find returns the name of the stored stream that is the given one, if need be in another version: versions are the
 // same objects.
-func (n *storedNames) find(at source.Stream) (name string, ok bool) {
+func (n *names) find(at source.Stream) (name string, ok bool) {
 	name = at.Name()
 	if _, ok = n.streams[name]; ok {
 		return name, true
@@ -78,7 +78,7 @@ func (n *storedNames) find(at source.Stream) (name string, ok bool) {
 }
 
 // meansAnother reports whether a stored stream of another resource than at's has a name.
-func (n *storedNames) meansAnother(name string, at source.Stream) bool {
+func (n *names) meansAnother(name string, at source.Stream) bool {
 	own := placeOf(at).GroupResource
 	return slices.ContainsFunc(n.called[name], func(r schema.GroupResource) bool { return r != own })
 }

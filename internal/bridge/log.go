@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bridge
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/recovery"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// observe takes over what the store has.
+func (p *session) observe(state *checkpoint.State) {
+	p.state, p.logged, p.resyncNew = state, state.Log, state.Log.ResyncNew
+	p.epochs.Observe(state.Log.Given)
+	for _, saved := range state.Streams {
+		p.epochs.Observe(saved.Epoch)
+	}
+}
+
+// meetLog finds out what the log has that the checkpoint does not know, or has no more, and commits that. It waits for
+// the broker; the error is ctx's, or permanent.
+func (p *session) meetLog(ctx context.Context) error {
+	log, ok := p.sink.(sink.Log)
+	if !ok {
+		return nil
+	}
+	found, err := recovery.Run(ctx, recovery.Input{
+		Pipeline: p.name, Siblings: p.cfg.Siblings, Identity: p.cfg.Identity, Specs: p.specs(), State: p.state, Log: log,
+		Epochs: p.epochs, Offers: sync.OnceValue(func() *source.Offers { return p.offered(ctx) }), Logger: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	if found.Batch != nil {
+		if err := p.insist(ctx, func() error { return p.cfg.Store.Commit(ctx, found.Batch) }); err != nil {
+			return err
+		}
+	}
+	if found.Lost && !p.counted {
+		p.cfg.Metrics.Pipeline(p.name).Losses.Inc()
+	}
+	p.logged, p.resyncNew = found.Known, found.Known.ResyncNew
+	p.offsets.Start(found.Ends, found.IDs)
+	if !found.Fenced && (!p.cfg.Unfenced || p.cfg.Term != nil) {
+		p.lanes = delivery.NewLanes[*object]()
+	}
+	return nil
+}
+
+// firstAnswer is how long is waited for the first answer of an API server that a catalog asks.
+const firstAnswer = 10 * time.Second
+
+// offered returns what is served. It is nothing where no catalog asks for that, or none has an answer in time.
+func (p *session) offered(ctx context.Context) *source.Offers {
+	if p.cfg.Catalog == nil { // in tests
+		return &source.Offers{}
+	}
+	offers, changed := p.cfg.Catalog.Now()
+	if offers != nil {
+		return offers
+	}
+	select {
+	case <-changed:
+		offers, _ = p.cfg.Catalog.Now()
+		return offers
+	case <-time.After(firstAnswer):
+	case <-ctx.Done():
+	}
+	return &source.Offers{}
+}
