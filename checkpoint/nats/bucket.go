@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -15,6 +14,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
@@ -25,14 +25,6 @@ var (
 	errMoved = errors.New("the last message is another one")
 	// errSilent says that nobody listens where the server should.
 	errSilent = errors.New("JetStream does not answer (is it enabled on the server and for this account?)")
-)
-
-// What JetStream says by numbers.
-const (
-	codeNoMessage          jetstream.ErrorCode = 10037
-	codeNoStream           jetstream.ErrorCode = 10059
-	codeWrongLast          jetstream.ErrorCode = 10071
-	codeWrongLastInProcess jetstream.ErrorCode = 10164
 )
 
 // raw is a message before it is understood.
@@ -59,7 +51,7 @@ func connect(ctx context.Context, cfg Config) (*bucket, error) {
 	var life context.Context
 	life, b.end = context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, b.end)()
-	d := &dialer{ctx: life, timeout: cfg.Timeout}
+	d := natsclient.NewDialer(life, cfg.Timeout, nil)
 	nc, err := cfg.Dial(
 		gonats.SetCustomDialer(d), gonats.Timeout(cfg.Timeout), gonats.MaxReconnects(-1), gonats.IgnoreAuthErrorAbort(),
 		gonats.ReconnectWait(pause.ShortestWait), gonats.ReconnectJitter(pause.ShortestWait, pause.ShortestWait),
@@ -72,10 +64,7 @@ func connect(ctx context.Context, cfg Config) (*bucket, error) {
 	)
 	if err != nil {
 		b.end()
-		if cause := d.last.Load(); cause != nil && errors.Is(err, gonats.ErrNoServers) {
-			err = *cause // which names the server
-		}
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, fmt.Errorf("connect: %w", d.Explain(err))
 	}
 	b.nc = nc
 	if b.js, err = jetstream.New(nc); err != nil {
@@ -83,23 +72,6 @@ func connect(ctx context.Context, cfg Config) (*bucket, error) {
 		return nil, err
 	}
 	return b, nil
-}
-
-// dialer makes connections that are not tried for longer than its context. The library's interface has no context: hence it is kept here.
-type dialer struct {
-	ctx     context.Context
-	timeout time.Duration
-	// last is why the last server could not be reached.
-	last atomic.Pointer[error]
-}
-
-// Dial implements [gonats.CustomDialer].
-func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, address)
-	if err != nil {
-		d.last.Store(&err)
-	}
-	return c, err
 }
 
 func (b *bucket) close() {
@@ -137,9 +109,9 @@ func (b *bucket) ask(ctx context.Context, do func(ctx context.Context) error) er
 
 func explain(api *jetstream.APIError) error {
 	switch api.ErrorCode {
-	case codeNoStream:
+	case natsclient.CodeNoStream:
 		return errNoBucket
-	case codeWrongLast, codeWrongLastInProcess:
+	case natsclient.CodeWrongLast, natsclient.CodeWrongLastInProcess:
 		return fmt.Errorf("%w: %w", errMoved, api)
 	default:
 		return api
@@ -188,7 +160,7 @@ func (b *bucket) last(ctx context.Context) (last raw, err error) {
 			return err
 		}
 		switch {
-		case r.Error != nil && r.Error.ErrorCode == codeNoMessage:
+		case r.Error != nil && r.Error.ErrorCode == natsclient.CodeNoMessage:
 			return nil
 		case r.Error != nil:
 			return r.Error

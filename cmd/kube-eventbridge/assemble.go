@@ -351,7 +351,7 @@ func (p *process) sink(
 	}
 	if c.Sink.Embedded != nil {
 		n := streamConfig(js, subject)
-		n.InProcess = server.server
+		n.Client.InProcess = server.server
 		return nats.New(n, p.log)
 	}
 	n, err := natsConfig(c.Sink.NATS, subject)
@@ -376,7 +376,7 @@ func streamConfig(js *config.JetStream, subject *encode.Template) nats.Config {
 // natsConfig is that of a sink with servers of its own. It reads the files of secrets.
 func natsConfig(remote *config.NATS, subject *encode.Template) (n nats.Config, err error) {
 	n = streamConfig(&remote.JetStream, subject)
-	n.Auth, n.TLS, err = accessTo(&remote.NATSAccess)
-	n.Servers, n.Limits.Replicas = remote.Servers, remote.Replicas
+	n.Client.Auth, n.Client.TLS, err = accessTo(&remote.NATSAccess)
+	n.Client.Servers, n.Limits.Replicas = remote.Servers, remote.Replicas
 	return n, err
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	checkpointnats "github.com/kube-eventbridge/kube-eventbridge/checkpoint/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 )
 
 // natsCheckpointConfig is that of a pipeline's checkpoint, without a log. It reads the files of secrets.
 func natsCheckpointConfig(c *config.Pipeline) (checkpointnats.Config, error) {
 	servers, access := c.CheckpointServers()
-	to := nats.Config{Servers: servers, Name: clientID}
+	to := natsclient.Config{Servers: servers, Name: clientID}
 	var err error
 	to.Auth, to.TLS, err = accessTo(access)
 	return checkpointnats.Config{
-		Dial:   func(options ...gonats.Option) (*gonats.Conn, error) { return nats.Dial(to, options...) },
+		Dial:   func(options ...gonats.Option) (*gonats.Conn, error) { return natsclient.Dial(to, options...) },
 		Bucket: c.Checkpoint.NATS.Bucket, Replicas: c.Checkpoint.NATS.Replicas, Patience: openPatience,
 	}, err
 }

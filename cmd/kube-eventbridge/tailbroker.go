@@ -10,9 +10,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 )
 
 // logSource is where a log is: one of its fields is set.
@@ -170,16 +170,16 @@ func (f *tailFlags) open(from logSource, notice func(string)) (l closingLog, err
 }
 
 // accessTo returns how a client proves to a broker who it is, and how the connection is protected. It reads the files of secrets.
-func accessTo(n *config.NATSAccess) (auth nats.Auth, protection nats.TLS, err error) {
+func accessTo(n *config.NATSAccess) (auth natsclient.Auth, protection natsclient.TLS, err error) {
 	c, err := n.Credentials()
 	if err != nil {
-		return nats.Auth{}, nats.TLS{}, err
+		return natsclient.Auth{}, natsclient.TLS{}, err
 	}
-	auth = nats.Auth{
+	auth = natsclient.Auth{
 		Token: c.Token.Reveal(), User: c.User, Password: c.Password.Reveal(), NKeyFile: c.NKeyFile, CredsFile: c.CredsFile,
 	}
 	if t := n.TLS; t != nil {
-		protection = nats.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+		protection = natsclient.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
 	}
 	return auth, protection, nil
 }

@@ -235,10 +235,10 @@ func (c *checkup) checkNATS(ctx context.Context, pipeline string, p *config.Pipe
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
 	warnings, err := nats.Check(ctx, to)
-	c.noteBroker(path, strings.Join(to.Servers, ","), warnings, err)
+	c.noteBroker(path, strings.Join(to.Client.Servers, ","), warnings, err)
 	if p.Oversize == config.OversizeStore && (err == nil || isUnusable(err)) { // else the same servers would say the same
 		warnings, err = nats.CheckBucket(ctx, to)
-		c.noteBroker(pipeline+".oversize", strings.Join(to.Servers, ","), warnings, err)
+		c.noteBroker(pipeline+".oversize", strings.Join(to.Client.Servers, ","), warnings, err)
 	}
 }
 

@@ -12,21 +12,8 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-)
-
-// Codes of JetStream's answers that mean something of their own here. All others are worth another try.
-const (
-	codeHeaderTooLarge  = 10097
-	codeMessageTooLarge = 10054
-	codeStreamMismatch  = 10060
-	codeWrongLast       = 10071
-	codeWrongLastBusy   = 10164
-	codeNoMessage       = 10037
-	codeInvalidConfig   = 10052
-	codeNoReplicas      = 10074
-	codeNoPeers         = 10005
-	codeMaxConsumers    = 10026
 )
 
 // answer is JetStream's answer to a publish.
@@ -133,7 +120,7 @@ func (s *Sink) finish(i int, m *sink.Message, done sink.Done, rc sink.Receipt, e
 
 // nobody makes an error of the answer that no stream listens to the subject of m.
 func (s *Sink) nobody(m *sink.Message) error {
-	if !coveredByAny(s.cfg.Subjects, m.Subject) {
+	if !natsclient.CoveredByAny(s.cfg.Subjects, m.Subject) {
 		return sink.Permanent(fmt.Errorf("no stream takes this subject; stream %s is for %s", s.cfg.Stream, strings.Join(s.cfg.Subjects, ", ")))
 	}
 	s.suspect(fmt.Errorf("stream %s does not answer", s.cfg.Stream))
@@ -143,16 +130,16 @@ func (s *Sink) nobody(m *sink.Message) error {
 // refused deals with an answer that is an error. The slot stays taken while the last message is looked up.
 func (s *Sink) refused(i int, m *sink.Message, done sink.Done, e *jetstream.APIError) {
 	switch e.ErrorCode {
-	case codeWrongLast, codeWrongLastBusy:
+	case natsclient.CodeWrongLast, natsclient.CodeWrongLastInProcess:
 		s.lookups <- lookup{slot: i, m: m, done: done, cause: e}
 		return
-	case codeMessageTooLarge:
+	case natsclient.CodeMessageTooLarge:
 		s.finish(i, m, done, sink.Receipt{}, sink.TooLarge(fmt.Errorf("%d bytes: %w", len(m.Data), e)))
 		return
-	case codeHeaderTooLarge:
+	case natsclient.CodeHeaderTooLarge:
 		s.finish(i, m, done, sink.Receipt{}, sink.Permanent(fmt.Errorf("%d bytes: %w", len(m.Data), e)))
 		return
-	case codeStreamMismatch:
+	case natsclient.CodeStreamMismatch:
 		s.suspect(e)
 	default:
 		s.look() // it may have been sealed, for one

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testcert"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
@@ -27,14 +28,14 @@ import (
 // variant is a way to prove who one is, with a client that can and one that cannot.
 type variant struct {
 	server    func(*server.Options)
-	right     nats.Config
-	wrong     nats.Config
+	right     natsclient.Config
+	wrong     natsclient.Config
 	userinfo  string // before the address, for wrong
 	complaint string
 }
 
 // secrets are what nothing may say: hunter2, and the lines of the files of a.
-func secrets(t *testing.T, a nats.Auth) []string {
+func secrets(t *testing.T, a natsclient.Auth) []string {
 	t.Helper()
 	all := []string{"hunter2"}
 	for _, name := range []string{a.NKeyFile, a.CredsFile} {
@@ -56,30 +57,30 @@ func TestSink_proves_who_it_is(t *testing.T) {
 		"token": func(*testing.T) variant {
 			return variant{
 				server:    func(o *server.Options) { o.Authorization = "secret" },
-				right:     nats.Config{Auth: nats.Auth{Token: "secret"}},
-				wrong:     nats.Config{Auth: nats.Auth{Token: "hunter2"}},
+				right:     natsclient.Config{Auth: natsclient.Auth{Token: "secret"}},
+				wrong:     natsclient.Config{Auth: natsclient.Auth{Token: "hunter2"}},
 				complaint: "the broker refuses the credentials",
 			}
 		},
 		"nothing where something is asked for": func(*testing.T) variant {
 			return variant{
 				server:    func(o *server.Options) { o.Authorization = "secret" },
-				right:     nats.Config{Auth: nats.Auth{Token: "secret"}},
+				right:     natsclient.Config{Auth: natsclient.Auth{Token: "secret"}},
 				complaint: "the broker refuses the credentials",
 			}
 		},
 		"user": func(*testing.T) variant {
 			return variant{
 				server:    func(o *server.Options) { o.Username, o.Password = "bridge", "secret" },
-				right:     nats.Config{Auth: nats.Auth{User: "bridge", Password: "secret"}},
-				wrong:     nats.Config{Auth: nats.Auth{User: "bridge", Password: "hunter2"}},
+				right:     natsclient.Config{Auth: natsclient.Auth{User: "bridge", Password: "secret"}},
+				wrong:     natsclient.Config{Auth: natsclient.Auth{User: "bridge", Password: "hunter2"}},
 				complaint: "the broker refuses the credentials",
 			}
 		},
 		"user in the URL": func(*testing.T) variant {
 			return variant{
 				server:    func(o *server.Options) { o.Username, o.Password = "bridge", "secret" },
-				right:     nats.Config{Auth: nats.Auth{User: "bridge", Password: "secret"}},
+				right:     natsclient.Config{Auth: natsclient.Auth{User: "bridge", Password: "secret"}},
 				userinfo:  "nats://bridge:hunter2@",
 				complaint: "the broker refuses the credentials",
 			}
@@ -87,7 +88,6 @@ func TestSink_proves_who_it_is(t *testing.T) {
 		"nkey":         nkeyVariant,
 		"creds":        credsVariant,
 		"TLS":          tlsVariant,
-		"TLS first":    tlsFirstVariant,
 		"mutual TLS":   mutualTLSVariant,
 		"TLS required": tlsRequiredVariant,
 		"TLS unknown":  tlsUnknownVariant,
@@ -95,16 +95,12 @@ func TestSink_proves_who_it_is(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := make(t)
 			b := newBroker(t, v.server)
-			as := func(cfg nats.Config) *nats.Sink {
-				cfg.Servers, cfg.Stream, cfg.Subjects = []string{b.addr()}, stream, []string{"k8s.>"}
-				return newSink(t, cfg)
-			}
-			s := as(v.right)
+			v.right.Servers, v.wrong.Servers = []string{b.addr()}, []string{v.userinfo + b.addr()}
+			s := newSink(t, nats.Config{Client: v.right, Stream: stream, Subjects: []string{"k8s.>"}})
 			end := ready(t, s)
 			assert.NoError(t, publish(t, s, message("k8s.a", "a.1")).err)
 			require.NoError(t, end())
-			v.wrong.Servers, v.wrong.Stream, v.wrong.Subjects = []string{v.userinfo + b.addr()}, stream, []string{"k8s.>"}
-			s, said := newTalkingSink(t, v.wrong)
+			s, said := newTalkingSink(t, nats.Config{Client: v.wrong, Stream: stream, Subjects: []string{"k8s.>"}})
 			end = run(t, s)
 			sayEventually(t, s, v.complaint)
 			text := s.Ready().Error()
@@ -137,8 +133,8 @@ func nkeyVariant(t *testing.T) variant {
 	_, _, other := keyPair(t, nkeys.CreateUser)
 	return variant{
 		server:    func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} },
-		right:     nats.Config{Auth: nats.Auth{NKeyFile: file(t, "user.nk", seed)}},
-		wrong:     nats.Config{Auth: nats.Auth{NKeyFile: file(t, "other.nk", other)}},
+		right:     natsclient.Config{Auth: natsclient.Auth{NKeyFile: file(t, "user.nk", seed)}},
+		wrong:     natsclient.Config{Auth: natsclient.Auth{NKeyFile: file(t, "other.nk", other)}},
 		complaint: "the broker refuses the credentials",
 	}
 }
@@ -166,8 +162,8 @@ func credsVariant(t *testing.T) variant {
 		server: func(o *server.Options) {
 			o.TrustedOperators, o.AccountResolver, o.SystemAccount = []*jwt.OperatorClaims{claims}, resolver, system
 		},
-		right:     nats.Config{Auth: nats.Auth{CredsFile: creds(account)}},
-		wrong:     nats.Config{Auth: nats.Auth{CredsFile: creds(stranger)}},
+		right:     natsclient.Config{Auth: natsclient.Auth{CredsFile: creds(account)}},
+		wrong:     natsclient.Config{Auth: natsclient.Auth{CredsFile: creds(stranger)}},
 		complaint: "the broker refuses the credentials",
 	}
 }
@@ -185,20 +181,9 @@ func tlsVariant(t *testing.T) variant {
 	a := testcert.ForTest(t, "test")
 	return variant{
 		server:    serveTLS(t, a, nil),
-		right:     nats.Config{TLS: nats.TLS{CAFile: a.File, ServerName: "broker.test"}},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.File, ServerName: "other.test"}},
+		right:     natsclient.Config{TLS: natsclient.TLS{CAFile: a.File, ServerName: "broker.test"}},
+		wrong:     natsclient.Config{TLS: natsclient.TLS{CAFile: a.File, ServerName: "other.test"}},
 		complaint: "certificate is valid for broker.test, not other.test",
-	}
-}
-
-func tlsFirstVariant(t *testing.T) variant {
-	a := testcert.ForTest(t, "test")
-	secure := serveTLS(t, a, nil)
-	return variant{
-		server:    func(o *server.Options) { secure(o); o.TLSHandshakeFirst = true },
-		right:     nats.Config{TLS: nats.TLS{InsecureSkipVerify: true, HandshakeFirst: true}},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: testcert.ForTest(t, "test").File, HandshakeFirst: true}},
-		complaint: "certificate signed by unknown authority",
 	}
 }
 
@@ -208,8 +193,8 @@ func mutualTLSVariant(t *testing.T) variant {
 	otherCert, otherKey := other.Issue(t, "bridge", time.Now().Add(time.Hour))
 	return variant{
 		server:    serveTLS(t, a, a.VerifyClients),
-		right:     nats.Config{TLS: nats.TLS{CAFile: a.File, CertFile: cert, KeyFile: key}},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.File, CertFile: otherCert, KeyFile: otherKey}},
+		right:     natsclient.Config{TLS: natsclient.TLS{CAFile: a.File, CertFile: cert, KeyFile: key}},
+		wrong:     natsclient.Config{TLS: natsclient.TLS{CAFile: a.File, CertFile: otherCert, KeyFile: otherKey}},
 		complaint: "tls: unknown certificate authority",
 	}
 }
@@ -218,7 +203,7 @@ func tlsRequiredVariant(t *testing.T) variant {
 	a := testcert.ForTest(t, "test")
 	return variant{
 		server: serveTLS(t, a, nil),
-		right:  nats.Config{TLS: nats.TLS{CAFile: a.File}},
+		right:  natsclient.Config{TLS: natsclient.TLS{CAFile: a.File}},
 		// The client speaks TLS whenever the server asks for it.
 		complaint: "certificate signed by unknown authority",
 	}
@@ -228,7 +213,7 @@ func tlsUnknownVariant(t *testing.T) variant {
 	a := testcert.ForTest(t, "test")
 	return variant{
 		server:    func(*server.Options) {},
-		wrong:     nats.Config{TLS: nats.TLS{CAFile: a.File}},
+		wrong:     natsclient.Config{TLS: natsclient.TLS{CAFile: a.File}},
 		complaint: "TLS is configured here and not on the server",
 	}
 }
@@ -237,7 +222,7 @@ func tlsUnknownVariant(t *testing.T) variant {
 func TestSink_does_not_give_up_on_refused_credentials(t *testing.T) {
 	b := newBroker(t, func(o *server.Options) { o.Authorization = "secret" })
 	cfg := config(sinktest.NewProxy(t, b.addr).Addr())
-	cfg.Auth.Token = "secret"
+	cfg.Client.Auth.Token = "secret"
 	s := readySink(t, cfg)
 	b.stop(t)
 	b.opts.Authorization = "other"
@@ -256,13 +241,13 @@ func TestDial_is_refused_in_the_words_of_the_sink_and_without_its_secrets(t *tes
 			v := make(t)
 			b := newBroker(t, v.server)
 			v.right.Servers, v.wrong.Servers = []string{b.addr()}, []string{b.addr()}
-			nc, err := nats.Dial(v.right)
+			nc, err := natsclient.Dial(v.right)
 			require.NoError(t, err)
 			if err := nc.FlushTimeout(time.Minute); err != nil || nc.Opts.Name != "kube-eventbridge" {
 				t.Errorf("connected as %q it cannot speak: %v", nc.Opts.Name, err)
 			}
 			nc.Close()
-			_, err = nats.Dial(v.wrong)
+			_, err = natsclient.Dial(v.wrong)
 			require.ErrorContains(t, err, v.complaint)
 			for _, secret := range secrets(t, v.wrong.Auth) {
 				assert.NotContains(t, err.Error(), secret, "a secret is in: %v", err)
@@ -273,10 +258,12 @@ func TestDial_is_refused_in_the_words_of_the_sink_and_without_its_secrets(t *tes
 
 func TestNew_names_everything_that_is_wrong(t *testing.T) {
 	_, err := nats.New(nats.Config{
-		Servers: []string{"http://x", "nats://user:hunter2@:4222", "nats://a:hunter2@b:x"}, Stream: "a.b", Subjects: []string{"a..b"}, Window: 1 << 20, Wait: -1,
-		Limits: nats.Limits{MaxAge: time.Second},
-		Auth:   nats.Auth{Token: "hunter2", User: "u"},
-		TLS:    nats.TLS{CertFile: "x"},
+		Client: natsclient.Config{
+			Servers: []string{"http://x", "nats://user:hunter2@:4222", "nats://a:hunter2@b:x"},
+			Auth:    natsclient.Auth{Token: "hunter2", User: "u"},
+			TLS:     natsclient.TLS{CertFile: "x"},
+		},
+		Stream: "a.b", Subjects: []string{"a..b"}, Window: 1 << 20, Wait: -1, Limits: nats.Limits{MaxAge: time.Second},
 	}, nil)
 	require.Error(t, err, "accepted")
 	for _, want := range []string{
@@ -286,10 +273,10 @@ func TestNew_names_everything_that_is_wrong(t *testing.T) {
 		assert.Contains(t, err.Error(), want, "not said in:\n%v", err)
 	}
 	assert.NotContains(t, err.Error(), "hunter2", "a secret is in:\n%v", err)
-	got := fmt.Sprintf("%v %+v %#v", nats.Config{Auth: nats.Auth{Token: "hunter2"}}, nats.Config{Auth: nats.Auth{Token: "hunter2"}}, nats.Auth{Token: "hunter2"})
+	got := fmt.Sprintf("%v %+v %#v", natsclient.Config{Auth: natsclient.Auth{Token: "hunter2"}}, natsclient.Config{Auth: natsclient.Auth{Token: "hunter2"}}, natsclient.Auth{Token: "hunter2"})
 	assert.NotContains(t, got, "hunter2", "a configuration prints its secret")
 	junk := file(t, "junk", []byte("-----BEGIN NATS USER JWT-----\nhunter2\n------END NATS USER JWT------\nSUhunter2\n"))
-	for _, a := range []nats.Auth{
+	for _, a := range []natsclient.Auth{
 		{NKeyFile: "/nowhere/nk"},
 		{NKeyFile: junk},
 		{Password: "hunter2"},
@@ -298,14 +285,14 @@ func TestNew_names_everything_that_is_wrong(t *testing.T) {
 		{CredsFile: junk},
 	} {
 		cfg := config("127.0.0.1:1")
-		cfg.Auth = a
+		cfg.Client.Auth = a
 		if _, err := nats.New(cfg, nil); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("nkey %q, creds %q: %v", a.NKeyFile, a.CredsFile, err)
 		}
 	}
 	for _, ca := range []string{"/nowhere/ca", file(t, "ca", []byte("no PEM"))} {
 		cfg := config("127.0.0.1:1")
-		cfg.TLS.CAFile = ca
+		cfg.Client.TLS.CAFile = ca
 		_, err := nats.New(cfg, nil)
 		assert.True(t, err != nil && strings.Contains(err.Error(), ca), "CA %s: %v", ca, err)
 	}

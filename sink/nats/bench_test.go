@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 )
@@ -107,12 +108,12 @@ func BenchmarkPublish(b *testing.B) {
 		return all
 	}
 	b.Run("sink", func(b *testing.B) {
-		s, err := nats.New(nats.Config{Servers: []string{url}, Stream: stream, Subjects: []string{"k8s.>"}, Window: window}, nil)
+		s, err := nats.New(nats.Config{Client: natsclient.Config{Servers: []string{url}}, Stream: stream, Subjects: []string{"k8s.>"}, Window: window}, nil)
 		require.NoError(b, err)
 		publishAll(b, s, s, events(b))
 	})
 	b.Run("sink with retry", func(b *testing.B) {
-		s, err := nats.New(nats.Config{Servers: []string{url}, Stream: stream, Subjects: []string{"k8s.>"}, Window: window}, nil)
+		s, err := nats.New(nats.Config{Client: natsclient.Config{Servers: []string{url}}, Stream: stream, Subjects: []string{"k8s.>"}, Window: window}, nil)
 		require.NoError(b, err)
 		r := sink.Retry(s, sink.Policy{})
 		ended := make(chan struct{})

@@ -11,6 +11,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -18,7 +19,7 @@ import (
 // creates it. Warnings are what costs something. The error is a [*sink.UnusableError] where the stream must not be used, is permanent ([sink.IsPermanent]) where the
 // servers refuse what is configured, and else says why nobody knows. ctx has to have an end.
 func Check(ctx context.Context, c Config) (warnings []string, err error) {
-	nc, err := Dial(c, gonats.Timeout(connectTimeout), gonats.NoReconnect())
+	nc, err := natsclient.Dial(c.Client, gonats.Timeout(connectTimeout), gonats.NoReconnect())
 	if err != nil {
 		return nil, refusal(fmt.Errorf("connect: %w", err))
 	}

@@ -12,12 +12,13 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
 // CheckBucket is [Check] for the bucket that [Sink.Keep] puts objects in. One that is missing is none of what is wrong, as the sink creates it when it needs it.
 func CheckBucket(ctx context.Context, c Config) (warnings []string, err error) {
-	nc, err := Dial(c, gonats.Timeout(connectTimeout), gonats.NoReconnect())
+	nc, err := natsclient.Dial(c.Client, gonats.Timeout(connectTimeout), gonats.NoReconnect())
 	if err != nil {
 		return nil, refusal(fmt.Errorf("connect: %w", err))
 	}

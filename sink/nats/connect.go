@@ -4,13 +4,13 @@ package nats
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	gonats "github.com/nats-io/nats.go"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 )
 
 const (
@@ -23,8 +23,8 @@ const (
 
 // connect makes a connection that reconnects for ever. closed is called once it never will again.
 func (s *Sink) connect(ctx context.Context, closed func()) (*gonats.Conn, error) {
-	d := &dialer{ctx: ctx, before: s.reconnecting}
-	cfg := s.cfg
+	d := natsclient.NewDialer(ctx, connectTimeout, s.reconnecting)
+	cfg := s.cfg.Client
 	if cfg.InProcess != nil {
 		cfg.InProcess = &guarded{provider: cfg.InProcess, before: s.reconnecting}
 	}
@@ -47,14 +47,11 @@ func (s *Sink) connect(ctx context.Context, closed func()) (*gonats.Conn, error)
 		gonats.ErrorHandler(func(nc *gonats.Conn, _ *gonats.Subscription, err error) { s.complained(nc, err) }),
 		gonats.ClosedHandler(func(*gonats.Conn) { closed() }),
 	}
-	nc, err := Dial(cfg, opts...)
-	if err == nil {
-		return nc, nil
+	nc, err := natsclient.Dial(cfg, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", d.Explain(err))
 	}
-	if cause := d.err(); cause != nil && errors.Is(err, gonats.ErrNoServers) {
-		err = cause
-	}
-	return nil, fmt.Errorf("connect: %w", err)
+	return nc, nil
 }
 
 func (s *Sink) reconnectDelay(attempt int) time.Duration {
@@ -62,36 +59,6 @@ func (s *Sink) reconnectDelay(attempt int) time.Duration {
 		return min(firstWait, s.cfg.Wait)
 	}
 	return s.backoff(attempt - 1)
-}
-
-// dialer makes connections that end with ctx, so that no server that has stopped answering delays the end. The library's
-// interface has no context: hence it is kept here.
-type dialer struct {
-	ctx    context.Context
-	before func() error
-	mu     sync.Mutex
-	last   error
-}
-
-// Dial implements [gonats.CustomDialer].
-func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	if err := d.before(); err != nil {
-		return nil, err
-	}
-	c, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(d.ctx, network, address)
-	d.mu.Lock()
-	d.last = err
-	d.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return &conn{Conn: c, forget: context.AfterFunc(d.ctx, func() { _ = c.Close() })}, nil
-}
-
-func (d *dialer) err() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.last
 }
 
 // guarded is a provider that asks before each connection.
@@ -106,15 +73,4 @@ func (g *guarded) InProcessConn() (net.Conn, error) {
 		return nil, err
 	}
 	return g.provider.InProcessConn()
-}
-
-type conn struct {
-	net.Conn
-	forget func() bool
-}
-
-// Close implements [net.Conn].
-func (c *conn) Close() error {
-	c.forget()
-	return c.Conn.Close()
 }

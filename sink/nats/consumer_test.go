@@ -172,7 +172,7 @@ func TestReady_says_why_nothing_can_be_read(t *testing.T) {
 		}}}
 	})
 	cfg := config(b.addr())
-	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+	cfg.Client.Auth.User, cfg.Client.Auth.Password = "bridge", "pw"
 	cfg.AckTimeout, cfg.LookEvery = 200*time.Millisecond, 10*time.Millisecond
 	s := readySink(t, cfg)
 	publish(t, s, message("k8s.a", "a.1"))

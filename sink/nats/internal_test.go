@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -116,37 +117,12 @@ func TestParseAnswer(t *testing.T) {
 		assert.Equal(t, tt.fast, must.OK(parseUsual([]byte(data), usual)), "%s: read byte by byte", data)
 	}
 	a, err := parseAnswer([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"stream":"KUBERNETES","seq":0}`), usual)
-	assert.True(t, err == nil && a.Error != nil && a.Error.ErrorCode == codeWrongLast, "an error: %+v, %v", a, err)
-}
-
-func TestCovers(t *testing.T) {
-	for _, tt := range []struct {
-		have, want string
-		covers     bool
-	}{
-		{"k8s.>", "k8s.>", true},
-		{"k8s.>", "k8s.a", true},
-		{"k8s.>", "k8s.a.>", true},
-		{"k8s.>", "k8s", false},
-		{">", "k8s.>", true},
-		{"*.>", "k8s.>", true},
-		{"k8s.*", "k8s.>", false},
-		{"k8s.*", "k8s.*", true},
-		{"k8s.*", "k8s.a", true},
-		{"k8s.*", "k8s.a.b", false},
-		{"k8s.a", "k8s.*", false},
-		{"k8s.a.>", "k8s.>", false},
-		{"k8s.*.c", "k8s.b.c", true},
-		{"k8s.*.c", "k8s.b.d", false},
-		{"k8s", "k8s.a", false},
-	} {
-		assert.Equal(t, tt.covers, covers(tt.have, tt.want), "covers(%q, %q)", tt.have, tt.want)
-	}
+	assert.True(t, err == nil && a.Error != nil && a.Error.ErrorCode == natsclient.CodeWrongLast, "an error: %+v, %v", a, err)
 }
 
 // An answer counts for the message it belongs to and no other, however late and however often it comes.
 func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
-	s := must.Get(New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
+	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
 	type fate struct {
 		seq uint64
 		err error
@@ -187,7 +163,7 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 
 // Until it has been sent, a message is read: whoever published it must not be told its fate, and use it again, before.
 func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
-	s := must.Get(New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
+	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
 	told := 0
 	gen, reply := s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) { told++ }, 0)
 	s.fail(0, gen, errDisconnected)
@@ -204,7 +180,7 @@ func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
 
 // What was found of the stream before something happened to the connection says nothing about afterwards.
 func TestSink_is_not_up_by_what_it_knew_before_it_went_down(t *testing.T) {
-	s := must.Get(New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
+	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
 	before := s.currentEpoch()
 	s.setDown(errDisconnected)
 	if s.setUp(before, "x"); s.Ready() == nil || len(s.wake) != 1 {
@@ -224,7 +200,7 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 	defer srv.WaitForShutdown()
 	defer srv.Shutdown()
 	require.True(t, srv.ReadyForConnections(time.Minute), "the server does not start")
-	s := must.Get(New(Config{Servers: []string{srv.ClientURL()}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
+	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{srv.ClientURL()}}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
 	closed := make(chan struct{})
 	nc := must.Get(s.connect(t.Context(), func() { close(closed) }))(t)
 	defer func() { nc.Close(); <-closed }()
@@ -239,7 +215,7 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 
 // One message that is late is one timeout, however long the connection takes to swallow it.
 func TestSink_counts_a_timeout_once(t *testing.T) {
-	s := must.Get(New(Config{Servers: []string{"x"}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
+	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
 	s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) {}, 0)
 	late := func(*sink.Message, uint32) error { return errDisconnected }
 	first, second := s.failWhere(late), s.failWhere(late)
@@ -259,11 +235,11 @@ func TestDeniedSubject(t *testing.T) {
 
 // What is still being sent when a connection is lost must not get onto the next one, whose stream was not checked.
 func TestSink_makes_no_connection_while_something_is_sent(t *testing.T) {
-	s := must.Get(New(Config{Servers: []string{"a"}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
+	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"a"}}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
 	s.setUp(s.currentEpoch(), "a")
 	s.publishing.RLock()
 	epoch := s.currentEpoch()
-	d := &dialer{ctx: t.Context(), before: s.reconnecting}
+	d := natsclient.NewDialer(t.Context(), connectTimeout, s.reconnecting)
 	assert.ErrorIs(t, must.Err(d.Dial("tcp", "127.0.0.1:1")), errBusy, "while something is sent")
 	assert.ErrorIs(t, must.Err((&guarded{before: s.reconnecting}).InProcessConn()), errBusy, "in process")
 	s.publishing.RUnlock()
@@ -289,14 +265,14 @@ func TestFilters_have_nothing_in_common_and_all_that_was_asked_for(t *testing.T)
 		for i, a := range got {
 			for _, b := range got[i+1:] {
 				for _, subject := range possible {
-					require.True(t, !covers(a, subject) || !covers(b, subject),
+					require.True(t, !natsclient.Covers(a, subject) || !natsclient.Covers(b, subject),
 						"of %v: %q and %q have %s in common", subjects, a, b, subject)
 				}
 			}
 		}
 		for _, subject := range possible {
-			asked := coveredByAny(subjects, subject)
-			require.True(t, !asked || coveredByAny(got, subject), "of %v: %v does not have %s", subjects, got, subject)
+			asked := natsclient.CoveredByAny(subjects, subject)
+			require.True(t, !asked || natsclient.CoveredByAny(got, subject), "of %v: %v does not have %s", subjects, got, subject)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -170,10 +171,10 @@ func (s *Sink) await(ctx context.Context) error {
 // have, without one being the whole of the other, it is everything.
 func filters(subjects []string) (some []string) {
 	for i, a := range subjects {
-		if coveredByAny(some, a) || coveredByAny(subjects[i+1:], a) {
+		if natsclient.CoveredByAny(some, a) || natsclient.CoveredByAny(subjects[i+1:], a) {
 			continue
 		}
-		if slices.ContainsFunc(some, func(b string) bool { return overlap(a, b) }) {
+		if slices.ContainsFunc(some, func(b string) bool { return natsclient.Overlap(a, b) }) {
 			return []string{">"}
 		}
 		some = append(some, a)

@@ -121,7 +121,7 @@ func TestAt_finds_whosesoever_message_without_a_consumer(t *testing.T) {
 	js := b.connect(t)
 	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>", "more.>"}}))(t)
 	cfg := config(b.addr())
-	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+	cfg.Client.Auth.User, cfg.Client.Auth.Password = "bridge", "pw"
 	s := readySink(t, cfg)
 	must.Get(js.Publish(t.Context(), "more.x", []byte("data"), jetstream.WithMsgID("theirs")))(t)
 	st, err := s.At(t.Context(), 0, 1)

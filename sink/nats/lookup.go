@@ -12,6 +12,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -120,7 +121,7 @@ func (s *Sink) get(ctx context.Context, which map[string]any) (*sink.Stored, err
 		return nil, err
 	}
 	switch {
-	case r.Error != nil && r.Error.ErrorCode == codeNoMessage:
+	case r.Error != nil && r.Error.ErrorCode == natsclient.CodeNoMessage:
 		return nil, nil
 	case r.Error != nil:
 		return nil, r.Error

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
@@ -125,7 +126,7 @@ func TestSink_needs_few_permissions_to_keep(t *testing.T) {
 		}}}
 	})
 	cfg := config(b.addr())
-	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+	cfg.Client.Auth.User, cfg.Client.Auth.Password = "bridge", "pw"
 	s, said := newTalkingSink(t, cfg)
 	end := ready(t, s)
 	for _, n := range []int{300_000, 300_000, 200_000} {
@@ -170,7 +171,7 @@ func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)
 			js := b.connect(t)
-			at := nats.Config{Servers: []string{b.addr()}, Stream: log, Subjects: []string{"k8s.>"}, Limits: nats.Limits{MaxAge: c.keeps}}
+			at := nats.Config{Client: natsclient.Config{Servers: []string{b.addr()}}, Stream: log, Subjects: []string{"k8s.>"}, Limits: nats.Limits{MaxAge: c.keeps}}
 			require.Nil(t, must.Get(nats.CheckBucket(t.Context(), at))(t), "of none")
 			assert.Error(t, must.Err(js.Stream(t.Context(), "OBJ_"+bucket)), "it made the bucket")
 			has := jetstream.StreamConfig{Name: "OBJ_" + bucket, Subjects: []string{subjects + ".C.>", subjects + ".M.>"}, AllowRollup: true}

@@ -12,6 +12,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -151,7 +152,7 @@ func (r *reader) take(m *gonats.Msg) (more bool, err error) {
 		r.seen = r.end
 		return false, nil
 	}
-	if coveredByAny(r.sink.cfg.Subjects, m.Subject) {
+	if natsclient.CoveredByAny(r.sink.cfg.Subjects, m.Subject) {
 		st := Decode(m.Header, m.Data)
 		if !r.data && strings.HasPrefix(st.ContentType, structured) {
 			return false, errWithData
@@ -231,7 +232,7 @@ func (r *reader) denied(err error) error {
 	if r.refused++; r.refused == 1 {
 		r.refusedSince = time.Now()
 	}
-	full := api.ErrorCode == codeMaxConsumers
+	full := api.ErrorCode == natsclient.CodeMaxConsumers
 	if r.refused < refusals || full && time.Since(r.refusedSince) < r.sink.occupied {
 		return fmt.Errorf("create a consumer: %w", err)
 	}

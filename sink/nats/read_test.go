@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 )
@@ -193,7 +194,7 @@ func TestRead_waits_for_permission_and_says_so(t *testing.T) {
 		}}}
 	})
 	cfg := config(b.addr())
-	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+	cfg.Client.Auth.User, cfg.Client.Auth.Password = "bridge", "pw"
 	cfg.AckTimeout = 200 * time.Millisecond
 	s, said := newTalkingSink(t, cfg)
 	ready(t, s)
@@ -214,7 +215,7 @@ func TestRead_waits_for_permission_and_says_so(t *testing.T) {
 func BenchmarkRead(b *testing.B) {
 	url := otherProcess(b)
 	const many = 100_000
-	s := must.Get(nats.New(nats.Config{Servers: []string{url}, Stream: stream, Subjects: []string{"k8s.>"}}, nil))(b)
+	s := must.Get(nats.New(nats.Config{Client: natsclient.Config{Servers: []string{url}}, Stream: stream, Subjects: []string{"k8s.>"}}, nil))(b)
 	ended := make(chan struct{})
 	go func() { _ = s.Run(b.Context()); close(ended) }()
 	b.Cleanup(func() { <-ended })

@@ -12,6 +12,7 @@ import (
 
 	gonats "github.com/nats-io/nats.go"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -78,7 +79,7 @@ func (s *Sink) complained(nc *gonats.Conn, err error) {
 	case nc.IsReconnecting():
 		s.explain(err)
 	default:
-		s.warn(Explain(err))
+		s.warn(natsclient.Explain(err))
 	}
 }
 

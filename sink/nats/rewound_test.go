@@ -63,7 +63,7 @@ func TestSink_ends_when_another_message_is_where_its_last_was(t *testing.T) {
 	b.opts.StoreDir, b.opts.DontListen = b.copy, true
 	b.start(t)
 	other := config()
-	other.InProcess = b.server()
+	other.Client.InProcess = b.server()
 	o := newSink(t, other)
 	end := ready(t, o)
 	for n := range 3 {

@@ -13,6 +13,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -176,7 +177,7 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 			return nil
 		case <-closed:
 			if err := nc.LastError(); err != nil {
-				return Explain(err)
+				return natsclient.Explain(err)
 			}
 			return errClosed
 		case <-s.wake:
@@ -213,7 +214,7 @@ func (s *Sink) explain(cause error) {
 	if cause == nil {
 		return
 	}
-	err := fmt.Errorf("%w: %w", errDisconnected, Explain(cause))
+	err := fmt.Errorf("%w: %w", errDisconnected, natsclient.Explain(cause))
 	s.setDown(err)
 	s.warn(err)
 }
@@ -222,7 +223,7 @@ func (s *Sink) explain(cause error) {
 func (s *Sink) disconnected(ctx context.Context, cause error) {
 	err := errDisconnected
 	if cause != nil {
-		err = fmt.Errorf("%w: %w", errDisconnected, Explain(cause))
+		err = fmt.Errorf("%w: %w", errDisconnected, natsclient.Explain(cause))
 	}
 	s.stats.disconnects.Add(1)
 	s.setDown(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -171,7 +172,7 @@ func (b *broker) log(t *testing.T) (all []sink.Stored) {
 }
 
 func config(servers ...string) nats.Config {
-	return nats.Config{Servers: servers, Stream: stream, Subjects: []string{"k8s.>"}, Wait: 20 * time.Millisecond}
+	return nats.Config{Client: natsclient.Config{Servers: servers}, Stream: stream, Subjects: []string{"k8s.>"}, Wait: 20 * time.Millisecond}
 }
 
 func newSink(t *testing.T, cfg nats.Config) *nats.Sink {
@@ -278,7 +279,7 @@ func TestSink_needs_few_permissions(t *testing.T) {
 		})
 		cfg := config(b.addr())
 		cfg.Subjects = subjects
-		cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+		cfg.Client.Auth.User, cfg.Client.Auth.Password = "bridge", "pw"
 		cfg.AckTimeout, cfg.LookEvery = 5*time.Second, 10*time.Millisecond
 		s, said := newTalkingSink(t, cfg)
 		end := ready(t, s)

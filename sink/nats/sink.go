@@ -27,6 +27,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -100,9 +101,6 @@ func New(cfg Config, log *slog.Logger) (*Sink, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	inbox := gonats.NewInbox()
-	if cfg.InboxPrefix != "" {
-		inbox = cfg.InboxPrefix + inbox[len(gonats.InboxPrefix)-1:]
-	}
 	s := &Sink{
 		cfg:     cfg,
 		log:     log,
@@ -125,7 +123,7 @@ func New(cfg Config, log *slog.Logger) (*Sink, error) {
 // Publish implements [sink.Publisher]. Without a connection, or while the stream is being checked, it fails at once. Messages
 // larger than the server or the stream allows, and subjects that are none, not permitted or not the stream's, are permanent failures.
 func (s *Sink) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
-	if !validSubject(m.Subject) {
+	if !natsclient.ValidSubject(m.Subject) {
 		done(sink.Receipt{}, sink.Permanent(fmt.Errorf("publish %.200q: not a subject to publish to", m.Subject)))
 		return
 	}
@@ -287,7 +285,7 @@ func (s *Sink) setUp(epoch int, server string) {
 
 // reached says for the log which server the connection is to. One in this process is reached without an address.
 func (s *Sink) reached(nc *gonats.Conn) string {
-	if s.cfg.InProcess != nil {
+	if s.cfg.Client.InProcess != nil {
 		return "in this process"
 	}
 	return nc.ConnectedUrlRedacted()

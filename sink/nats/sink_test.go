@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/sinktest"
 )
 
@@ -127,12 +127,12 @@ func TestSink_is_refused_for_good_what_is_not_permitted(t *testing.T) {
 		o.Users = []*server.User{
 			{Username: "bridge", Password: "pw", Permissions: &server.Permissions{
 				Publish:   &server.SubjectPermission{Allow: []string{"k8s.ok.>", "$JS.API.>"}},
-				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX_bridge.>"}},
+				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
 			}},
 		}
 	})
 	cfg := config(b.addr())
-	cfg.Auth, cfg.InboxPrefix = nats.Auth{User: "bridge", Password: "pw"}, "_INBOX_bridge"
+	cfg.Client.Auth = natsclient.Auth{User: "bridge", Password: "pw"}
 	s := readySink(t, cfg)
 	require.NoError(t, publish(t, s, message("k8s.ok.a", "a.1")).err)
 	r := publish(t, s, message("k8s.secret.a", "a.2"))
@@ -233,7 +233,7 @@ func endingInHandshake(t *testing.T) time.Duration {
 func TestSink_publishes_in_process(t *testing.T) {
 	b := newBroker(t, func(o *server.Options) { o.DontListen = true })
 	cfg := config()
-	cfg.InProcess = b.server()
+	cfg.Client.InProcess = b.server()
 	s := readySink(t, cfg)
 	r := publish(t, s, message("k8s.a", "a.1"))
 	assert.True(t, r.err == nil && r.rc.Sequence == 1, "%+v", r)

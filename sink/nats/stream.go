@@ -11,6 +11,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -96,9 +97,9 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 // hopeless reports whether a stream that was refused with e will always be. That too few servers of a cluster are there may pass.
 func hopeless(e *jetstream.APIError) bool {
 	switch e.ErrorCode {
-	case codeNoPeers:
+	case natsclient.CodeNoPeers:
 		return false
-	case codeInvalidConfig, codeNoReplicas:
+	case natsclient.CodeInvalidConfig, natsclient.CodeNoReplicas:
 		return true
 	default:
 		return e.Code == 400
@@ -113,7 +114,7 @@ func check(c jetstream.StreamConfig, subjects []string) error {
 		}
 	}
 	for _, want := range subjects {
-		if !coveredByAny(c.Subjects, want) {
+		if !natsclient.CoveredByAny(c.Subjects, want) {
 			return unusable(c, fmt.Sprintf("it has the subjects %s, which do not cover %s", strings.Join(c.Subjects, ", "), want),
 				fmt.Sprintf("add the subject: nats stream edit NAME --subjects '%s'", strings.Join(append(c.Subjects, want), ",")))
 		}

@@ -184,7 +184,7 @@ func TestSink_says_that_it_may_not_look_up_last_messages(t *testing.T) {
 		}}}
 	})
 	cfg := config(b.addr())
-	cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+	cfg.Client.Auth.User, cfg.Client.Auth.Password = "bridge", "pw"
 	cfg.AckTimeout = 200 * time.Millisecond
 	s := readySink(t, cfg)
 	m := message("k8s.a", "a.1")
@@ -212,7 +212,7 @@ func TestSink_says_why_it_cannot_look_at_the_stream(t *testing.T) {
 	for want, b := range map[string]*broker{`Permissions Violation for Publish to "$JS.API.STREAM.INFO.KUBERNETES"`: denied, "JetStream does not answer": without} {
 		cfg := config(b.addr())
 		if b == denied {
-			cfg.Auth.User, cfg.Auth.Password = "bridge", "pw"
+			cfg.Client.Auth.User, cfg.Client.Auth.Password = "bridge", "pw"
 		}
 		cfg.AckTimeout = 200 * time.Millisecond
 		s := newSink(t, cfg)

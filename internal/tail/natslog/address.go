@@ -4,10 +4,8 @@ package natslog
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
-	"sync"
 )
 
 // CheckServer says what is wrong with the address of a NATS server; one without a scheme is as with nats. The error holds no secret.
@@ -68,25 +66,4 @@ func parse(address string) (*url.URL, error) {
 		address = "nats://" + address
 	}
 	return url.Parse(address)
-}
-
-// dialer remembers why the last connection could not be made: the client forgets it where a server refuses all.
-type dialer struct {
-	mu   sync.Mutex
-	last error
-}
-
-// Dial implements the client's CustomDialer.
-func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	c, err := net.DialTimeout(network, address, askFor)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last = err
-	return c, err
-}
-
-func (d *dialer) cause() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.last
 }

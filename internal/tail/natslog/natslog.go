@@ -12,16 +12,16 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 )
 
 // Config says which stream is read, and how its broker is reached.
 type Config struct {
-	// Servers, Auth and TLS are as in [nats.Config].
+	// Servers, Auth and TLS are as in [natsclient.Config].
 	Servers []string
-	Auth    nats.Auth
-	TLS     nats.TLS
+	Auth    natsclient.Auth
+	TLS     natsclient.TLS
 
 	// Stream is the JetStream stream.
 	Stream string
@@ -60,8 +60,8 @@ func Connect(c Config) (*Log, error) {
 		c.Pause = defaultPause
 	}
 	jitter := c.Pause * 2 / 5
-	d := new(dialer)
-	nc, err := nats.Dial(nats.Config{Name: "kube-eventbridge tail", Servers: c.Servers, Auth: c.Auth, TLS: c.TLS},
+	d := natsclient.NewDialer(context.Background(), askFor, nil)
+	nc, err := natsclient.Dial(natsclient.Config{Name: "kube-eventbridge tail", Servers: c.Servers, Auth: c.Auth, TLS: c.TLS},
 		gonats.MaxReconnects(-1), gonats.ReconnectWait(c.Pause), gonats.ReconnectJitter(jitter, jitter), gonats.ReconnectBufSize(-1),
 		gonats.SetCustomDialer(d), gonats.RetryOnFailedConnect(c.Wait), gonats.Timeout(askFor), gonats.PingInterval(20*time.Second),
 		gonats.ErrorHandler(func(_ *gonats.Conn, _ *gonats.Subscription, err error) {
@@ -71,7 +71,7 @@ func Connect(c Config) (*Log, error) {
 			}
 		}))
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", redact(c.Servers), explain(err, d.cause()))
+		return nil, fmt.Errorf("connect to %s: %w", redact(c.Servers), explain(err, d.Cause()))
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 )
 
 func TestTail_shows_what_is_published_from_now_on_and_what_it_changed(t *testing.T) {
@@ -116,7 +116,7 @@ func TestTail_fails_when_the_broker_refuses_it(t *testing.T) {
 	b.start()
 	for _, wait := range []bool{false, true} {
 		log, err := natslog.Connect(natslog.Config{
-			Servers: []string{b.url()}, Auth: nats.Auth{Token: "wrong"}, Stream: "KUBERNETES", Wait: wait, Pause: 10 * time.Millisecond,
+			Servers: []string{b.url()}, Auth: natsclient.Auth{Token: "wrong"}, Stream: "KUBERNETES", Wait: wait, Pause: 10 * time.Millisecond,
 		})
 		if err == nil {
 			err = tail.Run(t.Context(), log, tail.Config{Span: tail.Span{Follow: true}, Printer: tail.JSON{W: io.Discard}})
@@ -141,9 +141,9 @@ func TestConnect_says_what_is_wrong_as_the_sink_does_also_where_it_would_wait(t 
 		"connect to (an address that cannot be read): servers[0]: not a URL: net/url: invalid userinfo": {
 			Servers: []string{"nats://me:hid den@there"},
 		},
-		"connect to there: nkey /none: nats: open /none: no such file or directory": {Auth: nats.Auth{NKeyFile: "/none"}},
-		"connect to there: tls: CA: open /none: no such file or directory":          {TLS: nats.TLS{CAFile: "/none"}},
-		"connect to there: auth: more than one of token, user, nkey, creds":         {Auth: nats.Auth{Token: "a", User: "b"}},
+		"connect to there: nkey /none: nats: open /none: no such file or directory": {Auth: natsclient.Auth{NKeyFile: "/none"}},
+		"connect to there: tls: CA: open /none: no such file or directory":          {TLS: natsclient.TLS{CAFile: "/none"}},
+		"connect to there: auth: more than one of token, user, nkey, creds":         {Auth: natsclient.Auth{Token: "a", User: "b"}},
 	} {
 		c.Wait = true
 		if c.Servers == nil && want != "connect to : servers: none given" {

@@ -11,8 +11,8 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 )
 
 // reader is one reading of a stream.
@@ -52,7 +52,7 @@ func (r *reader) run(ctx context.Context) error {
 		case errors.As(err, &refused):
 			return refused.err
 		case r.nc.IsClosed():
-			return fmt.Errorf("connection to %s closed: %w", r.servers(), nats.Explain(orElse(r.nc.LastError(), err)))
+			return fmt.Errorf("connection to %s closed: %w", r.servers(), natsclient.Explain(orElse(r.nc.LastError(), err)))
 		case errors.Is(err, jetstream.ErrInvalidStreamName):
 			return fmt.Errorf("stream %q: %w", r.cfg.Stream, err)
 		case errors.Is(err, jetstream.ErrStreamNotFound) && !r.Follow:

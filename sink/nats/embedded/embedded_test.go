@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
@@ -53,10 +54,9 @@ func runTo(t *testing.T, cfg embedded.Config, log io.Writer) (s *embedded.Server
 }
 
 // publish publishes one message with a sink of its own and returns its place.
-func publish(t *testing.T, cfg nats.Config, id string) sink.Receipt {
+func publish(t *testing.T, at natsclient.Config, id string) sink.Receipt {
 	t.Helper()
-	cfg.Stream, cfg.Subjects = "KUBERNETES", []string{"k8s.>"}
-	s := must.Get(nats.New(cfg, nil))(t)
+	s := must.Get(nats.New(nats.Config{Client: at, Stream: "KUBERNETES", Subjects: []string{"k8s.>"}}, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -76,9 +76,9 @@ func TestServer_keeps_messages_from_one_run_to_the_next(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "parents", "are", "created")
 	for want := range uint64(3) {
 		s, end := run(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir})
-		cfg := nats.Config{Servers: []string{s.ClientURL()}}
+		cfg := natsclient.Config{Servers: []string{s.ClientURL()}}
 		if want == 1 {
-			cfg = nats.Config{InProcess: s}
+			cfg = natsclient.Config{InProcess: s}
 		}
 		assert.Equal(t, want+1, publish(t, cfg, string('a'+rune(want))).Sequence, "stored")
 		require.NoError(t, end())
@@ -96,7 +96,7 @@ func TestServer_says_in_plain_words_that_it_was_not_stopped_in_order(t *testing.
 	for i := range 3 {
 		log.Reset()
 		s, end := runTo(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}, &log)
-		assert.Equal(t, uint64(i)+1, publish(t, nats.Config{InProcess: s}, string('a'+rune(i))).Sequence,
+		assert.Equal(t, uint64(i)+1, publish(t, natsclient.Config{InProcess: s}, string('a'+rune(i))).Sequence,
 			"stored, want %d", i+1)
 		require.NoError(t, end())
 		var err error

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nats
+package natsclient
 
 import "strings"
 
 // maxSubject leaves room for the rest in the 4096 bytes of a protocol line, beyond which a server closes the connection.
 const maxSubject = 3 << 10
 
-// validSubject reports whether one can publish to s. The client library is told not to look, because what it
+// ValidSubject reports whether one can publish to s. The client library is told not to look, because what it
 // misses would cost the connection.
-func validSubject(s string) bool {
+func ValidSubject(s string) bool {
 	if len(s) > maxSubject {
 		return false
 	}
@@ -32,8 +32,8 @@ func validSubject(s string) bool {
 	return !empty
 }
 
-// validPattern reports whether s is a subject, wildcards allowed.
-func validPattern(s string) bool {
+// ValidPattern reports whether s is a subject, wildcards allowed.
+func ValidPattern(s string) bool {
 	tokens := strings.Split(s, ".")
 	for i, t := range tokens {
 		if t == "" || strings.ContainsAny(t, " \t\r\n") || t == ">" && i != len(tokens)-1 {
@@ -43,8 +43,8 @@ func validPattern(s string) bool {
 	return true
 }
 
-// covers reports whether each subject that want stands for is matched by have.
-func covers(have, want string) bool {
+// Covers reports whether each subject that want stands for is matched by have.
+func Covers(have, want string) bool {
 	h, w := strings.Split(have, "."), strings.Split(want, ".")
 	for i, t := range h {
 		switch {
@@ -61,8 +61,8 @@ func covers(have, want string) bool {
 	return len(h) == len(w)
 }
 
-// overlap reports whether there is a subject that both stand for.
-func overlap(a, b string) bool {
+// Overlap reports whether there is a subject that both stand for.
+func Overlap(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(x), len(y)) {
 		switch {
@@ -75,10 +75,10 @@ func overlap(a, b string) bool {
 	return len(x) == len(y)
 }
 
-// coveredByAny reports whether one of the patterns covers want.
-func coveredByAny(patterns []string, want string) bool {
+// CoveredByAny reports whether one of the patterns covers want.
+func CoveredByAny(patterns []string, want string) bool {
 	for _, p := range patterns {
-		if covers(p, want) {
+		if Covers(p, want) {
 			return true
 		}
 	}

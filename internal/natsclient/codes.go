@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsclient
+
+import "github.com/nats-io/nats.go/jetstream"
+
+// What JetStream says by numbers (server/errors.json of nats-server).
+const (
+	CodeNoPeers         jetstream.ErrorCode = 10005
+	CodeMaxConsumers    jetstream.ErrorCode = 10026
+	CodeNoMessage       jetstream.ErrorCode = 10037
+	CodeInvalidConfig   jetstream.ErrorCode = 10052
+	CodeMessageTooLarge jetstream.ErrorCode = 10054
+	CodeNoStream        jetstream.ErrorCode = 10059
+	CodeStreamMismatch  jetstream.ErrorCode = 10060
+	CodeWrongLast       jetstream.ErrorCode = 10071
+	CodeNoReplicas      jetstream.ErrorCode = 10074
+	CodeHeaderTooLarge  jetstream.ErrorCode = 10097
+	// CodeWrongLastInProcess stands for CodeWrongLast while another message of the subject is being stored.
+	CodeWrongLastInProcess jetstream.ErrorCode = 10164
+)

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsclient
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	gonats "github.com/nats-io/nats.go"
+)
+
+// Config says how a server is reached, and as whom.
+type Config struct {
+	// Servers are URLs (nats://, tls://, ws://, wss://) or host:port, tried in random order.
+	Servers []string
+	// InProcess is used instead of Servers: a server in this process.
+	InProcess gonats.InProcessConnProvider
+	// Name is what the server calls this client (default "kube-eventbridge").
+	Name string
+	Auth Auth
+	TLS  TLS
+}
+
+const defaultName = "kube-eventbridge"
+
+// WithDefaults returns the configuration with its defaults, and with a scheme in each URL.
+func (c Config) WithDefaults() Config {
+	if c.Name == "" {
+		c.Name = defaultName
+	}
+	c.Servers = slices.Clone(c.Servers)
+	for i, s := range c.Servers {
+		if !strings.Contains(s, "://") {
+			c.Servers[i] = "nats://" + s
+		}
+	}
+	return c
+}
+
+// Validate reports everything that is wrong with a configuration that has its defaults. It reads the files that it names.
+func (c *Config) Validate() error {
+	return errors.Join(append(c.validateServers(), c.Auth.validate(), c.TLS.validate())...)
+}
+
+func (c *Config) validateServers() []error {
+	if len(c.Servers) == 0 && c.InProcess == nil {
+		return []error{errors.New("servers: none given")}
+	}
+	var errs []error
+	for i, s := range c.Servers {
+		if err := validateServer(s); err != nil {
+			errs = append(errs, fmt.Errorf("servers[%d]: %w", i, err))
+		}
+	}
+	return errs
+}
+
+// validateServer keeps what the URL says to itself: it may hold a password.
+func validateServer(s string) error {
+	u, err := url.Parse(s)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err
+		}
+		return fmt.Errorf("not a URL: %w", err)
+	}
+	switch u.Scheme {
+	case "nats", "tls", "ws", "wss":
+	default:
+		return fmt.Errorf("scheme %q is none of nats, tls, ws, wss", u.Scheme)
+	}
+	if u.Hostname() == "" {
+		return errors.New("no host")
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsclient
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestCovers(t *testing.T) {
+	for _, tt := range []struct {
+		have, want string
+		covers     bool
+	}{
+		{"k8s.>", "k8s.>", true},
+		{"k8s.>", "k8s.a", true},
+		{"k8s.>", "k8s.a.>", true},
+		{"k8s.>", "k8s", false},
+		{">", "k8s.>", true},
+		{"*.>", "k8s.>", true},
+		{"k8s.*", "k8s.>", false},
+		{"k8s.*", "k8s.*", true},
+		{"k8s.*", "k8s.a", true},
+		{"k8s.*", "k8s.a.b", false},
+		{"k8s.a", "k8s.*", false},
+		{"k8s.a.>", "k8s.>", false},
+		{"k8s.*.c", "k8s.b.c", true},
+		{"k8s.*.c", "k8s.b.d", false},
+		{"k8s", "k8s.a", false},
+	} {
+		assert.Equal(t, tt.covers, Covers(tt.have, tt.want), "Covers(%q, %q)", tt.have, tt.want)
+	}
+}
