@@ -23,8 +23,6 @@ var (
 	errNoBucket = errors.New("there is no such bucket")
 	// errMoved says that the last message is not the one that was expected.
 	errMoved = errors.New("the last message is another one")
-	// errSilent says that nobody listens where the server should.
-	errSilent = errors.New("JetStream does not answer (is it enabled on the server and for this account?)")
 )
 
 // raw is a message before it is understood.
@@ -99,7 +97,7 @@ func (b *bucket) ask(ctx context.Context, do func(ctx context.Context) error) er
 	case denied != nil:
 		return fmt.Errorf("the server does not permit it: %w", *denied)
 	case errors.Is(err, gonats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("%w: %w", errSilent, err)
+		return fmt.Errorf("%w: %w", natsclient.ErrNoJetStream, err)
 	case limited.Err() != nil:
 		return fmt.Errorf("no answer within %v", b.cfg.Timeout)
 	default:
@@ -129,7 +127,7 @@ func (b *bucket) append(ctx context.Context, number, after uint64, data []byte) 
 		}
 		return err
 	})
-	if errors.Is(err, errSilent) {
+	if errors.Is(err, natsclient.ErrNoJetStream) {
 		if _, gone := b.last(ctx); errors.Is(gone, errNoBucket) {
 			return 0, gone
 		}

@@ -2,7 +2,14 @@
 
 package natsclient
 
-import "github.com/nats-io/nats.go/jetstream"
+import (
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrNoJetStream says that nobody listens where JetStream should.
+var ErrNoJetStream = errors.New("JetStream does not answer (is it enabled on the server and for this account?)")
 
 // What JetStream says by numbers (server/errors.json of nats-server).
 const (
@@ -19,3 +26,16 @@ const (
 	// CodeWrongLastInProcess stands for CodeWrongLast while another message of the subject is being stored.
 	CodeWrongLastInProcess jetstream.ErrorCode = 10164
 )
+
+// Hopeless reports whether a request that was refused with e will always be. That too few servers of a cluster are there
+// may pass.
+func Hopeless(e *jetstream.APIError) bool {
+	switch e.ErrorCode {
+	case CodeNoPeers:
+		return false
+	case CodeInvalidConfig, CodeNoReplicas:
+		return true
+	default:
+		return e.Code == 400
+	}
+}

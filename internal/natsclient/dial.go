@@ -4,6 +4,7 @@ package natsclient
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -34,11 +35,11 @@ func Dial(c Config, options ...gonats.Option) (*gonats.Conn, error) {
 	return nc, nil
 }
 
-// Explain says what to look at where the library's error only says that something failed. Any other error it returns as it is.
+// Explain says what to look at where the library's error only says that something failed. Any other error it returns as
+// it is.
 func Explain(err error) error {
 	switch {
-	case errors.Is(err, gonats.ErrAuthorization), errors.Is(err, gonats.ErrAuthExpired), errors.Is(err, gonats.ErrAuthRevoked),
-		errors.Is(err, gonats.ErrAccountAuthExpired), errors.Is(err, gonats.ErrNkeysNotSupported):
+	case refusesCredentials(err):
 		return fmt.Errorf("the broker refuses the credentials: %w", err)
 	case errors.Is(err, gonats.ErrSecureConnWanted):
 		return fmt.Errorf("TLS is configured here and not on the server: %w", err)
@@ -47,6 +48,25 @@ func Explain(err error) error {
 	default:
 		return err
 	}
+}
+
+// IsRefusal reports whether a connection failed by what is configured, which no waiting cures.
+func IsRefusal(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return refusesCredentials(err) || errors.As(err, &certificate) ||
+		errors.Is(err, gonats.ErrSecureConnWanted) || errors.Is(err, gonats.ErrSecureConnRequired)
+}
+
+func refusesCredentials(err error) bool {
+	for _, known := range []error{
+		gonats.ErrAuthorization, gonats.ErrAuthExpired, gonats.ErrAuthRevoked, gonats.ErrAccountAuthExpired,
+		gonats.ErrNkeysNotSupported,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
 }
 
 // Dialer makes the connections of a client, and ends them with its context: no server that has stopped answering delays
@@ -81,6 +101,24 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 		return nil, err
 	}
 	return &conn{Conn: c, forget: context.AfterFunc(d.ctx, func() { _ = c.Close() })}, nil
+}
+
+// InProcess returns a provider that asks before each connection as the dialer does.
+func (d *Dialer) InProcess(provider gonats.InProcessConnProvider) gonats.InProcessConnProvider {
+	return &inProcess{provider, d.before}
+}
+
+type inProcess struct {
+	provider gonats.InProcessConnProvider
+	before   func() error
+}
+
+// InProcessConn implements [gonats.InProcessConnProvider].
+func (p *inProcess) InProcessConn() (net.Conn, error) {
+	if err := p.before(); err != nil {
+		return nil, err
+	}
+	return p.provider.InProcessConn()
 }
 
 // Cause returns why the last server could not be reached; nil if it was. The client forgets that if no server answers.

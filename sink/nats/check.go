@@ -4,7 +4,6 @@ package nats
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 
@@ -33,7 +32,7 @@ func Check(ctx context.Context, c Config) (warnings []string, err error) {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil, nil
 	case errors.Is(err, gonats.ErrNoResponders):
-		return nil, sink.Permanent(fmt.Errorf("JetStream does not answer (is it enabled on the server and for this account?): %w", err))
+		return nil, sink.Permanent(fmt.Errorf("%w: %w", natsclient.ErrNoJetStream, err))
 	case err != nil:
 		return nil, fmt.Errorf("check of stream %s: %w", c.Stream, err)
 	}
@@ -50,16 +49,7 @@ func Check(ctx context.Context, c Config) (warnings []string, err error) {
 
 // refusal marks what no waiting cures.
 func refusal(err error) error {
-	var certificate *tls.CertificateVerificationError
-	for _, known := range []error{
-		gonats.ErrAuthorization, gonats.ErrAuthExpired, gonats.ErrAuthRevoked, gonats.ErrAccountAuthExpired, gonats.ErrNkeysNotSupported,
-		gonats.ErrSecureConnWanted, gonats.ErrSecureConnRequired,
-	} {
-		if errors.Is(err, known) {
-			return sink.Permanent(err)
-		}
-	}
-	if errors.As(err, &certificate) {
+	if natsclient.IsRefusal(err) {
 		return sink.Permanent(err)
 	}
 	return err

@@ -5,7 +5,6 @@ package nats
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	gonats "github.com/nats-io/nats.go"
@@ -26,7 +25,7 @@ func (s *Sink) connect(ctx context.Context, closed func()) (*gonats.Conn, error)
 	d := natsclient.NewDialer(ctx, connectTimeout, s.reconnecting)
 	cfg := s.cfg.Client
 	if cfg.InProcess != nil {
-		cfg.InProcess = &guarded{provider: cfg.InProcess, before: s.reconnecting}
+		cfg.InProcess = d.InProcess(cfg.InProcess)
 	}
 	opts := []gonats.Option{
 		gonats.SetCustomDialer(d),
@@ -59,18 +58,4 @@ func (s *Sink) reconnectDelay(attempt int) time.Duration {
 		return min(firstWait, s.cfg.Wait)
 	}
 	return s.backoff(attempt - 1)
-}
-
-// guarded is a provider that asks before each connection.
-type guarded struct {
-	provider gonats.InProcessConnProvider
-	before   func() error
-}
-
-// InProcessConn implements [gonats.InProcessConnProvider].
-func (g *guarded) InProcessConn() (net.Conn, error) {
-	if err := g.before(); err != nil {
-		return nil, err
-	}
-	return g.provider.InProcessConn()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/header"
 )
 
 // lookup is a message that was not stored, and needs the last message of its subject to be settled. Its slot is still
@@ -140,7 +141,7 @@ func decodeStored(r storedMessage) (sink.Stored, error) {
 			return sink.Stored{}, err
 		}
 	}
-	st := Decode(h, r.Message.Data)
+	st := header.Decode(h, r.Message.Data)
 	st.Sequence, st.Time = r.Message.Sequence, r.Message.Time
 	return st, nil
 }

@@ -16,6 +16,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -130,7 +131,7 @@ func (s *Sink) bucket(ctx context.Context, js jetstream.JetStream, name string) 
 	case errors.Is(err, jetstream.ErrBucketExists):
 		return js.ObjectStore(ctx, name)
 	default:
-		return nil, permanentIf(errors.As(err, &api) && hopeless(api), fmt.Errorf("create: %w", err))
+		return nil, permanentIf(errors.As(err, &api) && natsclient.Hopeless(api), fmt.Errorf("create: %w", err))
 	}
 }
 

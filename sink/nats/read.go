@@ -15,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/header"
 )
 
 const (
@@ -153,7 +154,7 @@ func (r *reader) take(m *gonats.Msg) (more bool, err error) {
 		return false, nil
 	}
 	if natsclient.CoveredByAny(r.sink.cfg.Subjects, m.Subject) {
-		st := Decode(m.Header, m.Data)
+		st := header.Decode(m.Header, m.Data)
 		if !r.data && strings.HasPrefix(st.ContentType, structured) {
 			return false, errWithData
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/header"
 )
 
 const stream = "KUBERNETES"
@@ -164,7 +165,7 @@ func (b *broker) log(t *testing.T) (all []sink.Stored) {
 	for range n {
 		m := must.Get(messages.Next())(t)
 		meta := must.Get(m.Metadata())(t)
-		one := nats.Decode(m.Headers(), m.Data())
+		one := header.Decode(m.Headers(), m.Data())
 		one.Sequence, one.Time = meta.Sequence.Stream, meta.Timestamp
 		all = append(all, one)
 	}

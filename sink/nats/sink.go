@@ -29,21 +29,22 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/header"
 )
 
 // Sink is a [sink.Sink] on one stream, and its [sink.Log].
 type Sink struct {
-	cfg     Config
-	log     *slog.Logger
-	usual   []byte
-	window  *window
-	scribes sync.Pool
-	lookups chan lookup   // what waits for the last message of its subject; as long as the window
-	wake    chan struct{} // asks for the stream to be checked
-	running atomic.Bool
-	conn    atomic.Pointer[gonats.Conn]
-	clock   atomic.Uint32
-	stats   counters
+	cfg      Config
+	log      *slog.Logger
+	usual    []byte
+	window   *window
+	encoders sync.Pool
+	lookups  chan lookup   // what waits for the last message of its subject; as long as the window
+	wake     chan struct{} // asks for the stream to be checked
+	running  atomic.Bool
+	conn     atomic.Pointer[gonats.Conn]
+	clock    atomic.Uint32
+	stats    counters
 	// publishing is read-locked while a message is sent, answering locked while an answer is dealt with.
 	publishing sync.RWMutex
 	answering  sync.Mutex
@@ -115,7 +116,7 @@ func New(cfg Config, log *slog.Logger) (*Sink, error) {
 		patience: doubtFor,
 		occupied: occupiedFor,
 	}
-	s.scribes.New = func() any { return newScribe(cfg.Stream) }
+	s.encoders.New = func() any { return header.NewEncoder(cfg.Stream) }
 	s.setDown(sink.ErrNotRunning)
 	return s, nil
 }
@@ -162,9 +163,9 @@ func (s *Sink) publish(i int, m *sink.Message, done sink.Done) {
 
 // send hands m to the connection.
 func (s *Sink) send(m *sink.Message, reply string) error {
-	w := s.scribes.Get().(*scribe)
-	defer s.scribes.Put(w)
-	err := s.conn.Load().PublishMsg(w.write(m, reply))
+	w := s.encoders.Get().(*header.Encoder)
+	defer s.encoders.Put(w)
+	err := s.conn.Load().PublishMsg(w.Encode(m, reply))
 	switch {
 	case err == nil:
 		return nil

@@ -28,7 +28,7 @@ func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
 		st, err = s.create(ctx, js)
 	}
 	if errors.Is(err, gonats.ErrNoResponders) {
-		err = fmt.Errorf("JetStream does not answer (is it enabled on the server and for this account?): %w", err)
+		err = fmt.Errorf("%w: %w", natsclient.ErrNoJetStream, err)
 	}
 	if err != nil {
 		return fmt.Errorf("check of stream %s: %w", s.cfg.Stream, s.unanswered(ctx, err))
@@ -83,7 +83,7 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 		return st, nil
 	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 		return js.Stream(ctx, s.cfg.Stream)
-	case errors.As(err, &api) && hopeless(api):
+	case errors.As(err, &api) && natsclient.Hopeless(api):
 		return nil, &sink.UnusableError{
 			Target: "stream " + s.cfg.Stream,
 			Reason: "it is missing, and the broker refuses to create it: " + api.Description,
@@ -91,18 +91,6 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 		}
 	default:
 		return nil, fmt.Errorf("create: %w", err)
-	}
-}
-
-// hopeless reports whether a stream that was refused with e will always be. That too few servers of a cluster are there may pass.
-func hopeless(e *jetstream.APIError) bool {
-	switch e.ErrorCode {
-	case natsclient.CodeNoPeers:
-		return false
-	case natsclient.CodeInvalidConfig, natsclient.CodeNoReplicas:
-		return true
-	default:
-		return e.Code == 400
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/header"
 )
 
 // errMissed says that the stream has to be looked at, and read on with another consumer: messages did not arrive.
@@ -101,8 +101,8 @@ func (r *reader) still(ctx context.Context) error {
 	return err
 }
 
-func message(subject string, sequence uint64, stored time.Time, header gonats.Header, data []byte) tail.Message {
-	m := tail.Message{Stored: nats.Decode(header, data), Subject: subject}
+func message(subject string, sequence uint64, stored time.Time, h gonats.Header, data []byte) tail.Message {
+	m := tail.Message{Stored: header.Decode(h, data), Subject: subject}
 	m.Sequence, m.Time = sequence, stored
 	return m
 }

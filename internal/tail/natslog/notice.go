@@ -9,6 +9,8 @@ import (
 
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 )
 
 // interrupted gives notice of why nothing is read, once for each reason in a row.
@@ -40,7 +42,7 @@ func (r *reader) interrupted(err error) {
 func answered(err error) error {
 	if errors.Is(err, gonats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return fmt.Errorf("JetStream does not answer (is it enabled on the server and for this account?): %w", err)
+		return fmt.Errorf("%w: %w", natsclient.ErrNoJetStream, err)
 	}
 	return err
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nats
+// Package header has the headers of a message in NATS: those of the CloudEvents binding in binary and structured mode, and
+// those by which JetStream deduplicates and checks.
+package header
 
 import (
 	"strconv"
@@ -20,17 +22,17 @@ const (
 	contentName    = "datacontenttype"
 )
 
-// scribe writes headers. A header map costs more than all else about a message, so it is kept, and only its values are
-// replaced: messages differ in the names of their attributes only as much as resources do.
-// It is used by one goroutine at a time, and what it returns is good until its next use.
-type scribe struct {
-	msg    gonats.Msg
-	stream []string
-	shapes []*shape
+// Encoder writes headers. A header map costs more than all else about a message, so it is kept, and only its values are
+// replaced: messages differ in the names of their attributes only as much as resources do. An Encoder is used by one
+// goroutine at a time.
+type Encoder struct {
+	msg       gonats.Msg
+	stream    []string
+	templates []*template
 }
 
-// shape is the header of messages with the same names.
-type shape struct {
+// template is the header of messages with the same names.
+type template struct {
 	structured, verify bool
 	names              []string
 	header             gonats.Header
@@ -38,14 +40,15 @@ type shape struct {
 	id, previous, kind []string   // likewise
 }
 
-// maxShapes bounds what one scribe keeps.
-const maxShapes = 16
+// maxTemplates bounds what one encoder keeps.
+const maxTemplates = 16
 
-func newScribe(stream string) *scribe { return &scribe{stream: []string{stream}} }
+// NewEncoder returns an encoder of messages that only the stream may take.
+func NewEncoder(stream string) *Encoder { return &Encoder{stream: []string{stream}} }
 
-// write returns m as NATS wants it.
-func (s *scribe) write(m *sink.Message, reply string) *gonats.Msg {
-	h := s.shape(m)
+// Encode returns m as NATS wants it. It is good until the encoder's next use.
+func (e *Encoder) Encode(m *sink.Message, reply string) *gonats.Msg {
+	h := e.template(m)
 	h.id[0] = m.ID
 	if h.verify {
 		h.previous[0] = strconv.FormatUint(m.Previous, 10)
@@ -56,30 +59,30 @@ func (s *scribe) write(m *sink.Message, reply string) *gonats.Msg {
 	for i := range m.Attributes {
 		h.values[i][0] = escape(m.Attributes[i].Value)
 	}
-	s.msg.Subject, s.msg.Reply, s.msg.Header, s.msg.Data = m.Subject, reply, h.header, m.Data
-	return &s.msg
+	e.msg.Subject, e.msg.Reply, e.msg.Header, e.msg.Data = m.Subject, reply, h.header, m.Data
+	return &e.msg
 }
 
-func (s *scribe) shape(m *sink.Message) *shape {
+func (e *Encoder) template(m *sink.Message) *template {
 	verify := m.Verify && !m.Shared
-	for i, h := range s.shapes {
+	for i, h := range e.templates {
 		if h.verify == verify && h.fits(m.Attributes) {
 			if i > 0 {
-				s.shapes[i], s.shapes[i-1] = s.shapes[i-1], h
+				e.templates[i], e.templates[i-1] = e.templates[i-1], h
 			}
 			return h
 		}
 	}
-	h := newShape(m.Attributes, s.stream, verify)
-	if len(s.shapes) == maxShapes {
-		s.shapes = s.shapes[:maxShapes-1]
+	h := newTemplate(m.Attributes, e.stream, verify)
+	if len(e.templates) == maxTemplates {
+		e.templates = e.templates[:maxTemplates-1]
 	}
-	s.shapes = append(s.shapes, h)
+	e.templates = append(e.templates, h)
 	return h
 }
 
-func newShape(attributes []sink.Attribute, stream []string, verify bool) *shape {
-	h := &shape{structured: len(attributes) == 0, verify: verify, header: make(gonats.Header, len(attributes)+4)}
+func newTemplate(attributes []sink.Attribute, stream []string, verify bool) *template {
+	h := &template{structured: len(attributes) == 0, verify: verify, header: make(gonats.Header, len(attributes)+4)}
 	h.id = make([]string, 1)
 	h.header[headerID] = h.id
 	h.header[headerStream] = stream
@@ -100,7 +103,7 @@ func newShape(attributes []sink.Attribute, stream []string, verify bool) *shape 
 	return h
 }
 
-func (h *shape) fits(attributes []sink.Attribute) bool {
+func (h *template) fits(attributes []sink.Attribute) bool {
 	if len(h.names) != len(attributes) {
 		return false
 	}
@@ -163,7 +166,7 @@ func unescape(v string) string {
 	return string(b)
 }
 
-// Decode returns a stored message as it was published: the inverse of what Publish makes of a [sink.Message].
+// Decode returns a stored message as it was published: the inverse of [Encoder.Encode].
 // The attributes of binary mode are in no particular order. Sequence and Time are the caller's to fill in.
 func Decode(header gonats.Header, data []byte) sink.Stored {
 	st := sink.Stored{Data: data}
