@@ -14,6 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/asyncapi"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -76,7 +78,7 @@ func printAsyncAPI(s *streams, f *asyncapiFlags) error {
 		d.Pipelines = append(d.Pipelines, described)
 	}
 	if len(d.Pipelines) == 0 {
-		return &inputError{fmt.Errorf("no pipeline of %s publishes to NATS or Kafka, so there is nothing to describe", f.file)}
+		return &exit.InputError{Err: fmt.Errorf("no pipeline of %s publishes to NATS or Kafka, so there is nothing to describe", f.file)}
 	}
 	return printAs(s.Out, cmp.Or(f.output, "yaml"), asyncapi.Document(&d), nil)
 }
@@ -99,7 +101,7 @@ func (f *asyncapiFlags) look(cfg *config.Config) (func(config.ResourceName) (sou
 // publishes says what a pipeline publishes, and where.
 func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resource, error)) (d asyncapi.Pipeline, err error) {
 	d = asyncapi.Pipeline{Name: p.Name, Broker: asyncapi.NATS, Structured: p.Encoding.Mode == config.Structured}
-	if d.Address, err = subjectOf(p); err != nil {
+	if d.Address, err = wiring.SubjectOf(p); err != nil {
 		return d, err
 	}
 	if k := p.Sink.Kafka; k != nil {
@@ -108,12 +110,12 @@ func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resour
 			d.Partitions, d.Replicas = k.Create.Partitions, k.Create.Replicas
 		}
 	} else {
-		d.Servers, d.Stream = natsServers(p), jetStream(p).Stream
+		d.Servers, d.Stream = natsServers(p), wiring.JetStream(p).Stream
 	}
 	d.Profile, d.Reduced = encode.Profile(p.Encoding.Profile), p.Oversize != config.OversizeReject
 	for _, r := range p.Resources {
 		if r.Resource.Wildcard() {
-			return d, &inputError{fmt.Errorf("resource %q is whatever a cluster has at a time, and a document says what there is: describe a copy of the file that names each resource", r.Resource)}
+			return d, &exit.InputError{Err: fmt.Errorf("resource %q is whatever a cluster has at a time, and a document says what there is: describe a copy of the file that names each resource", r.Resource)}
 		}
 		found, err := look(r.Resource)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
 
 // bridgeFlags say where a bridge that runs is asked. Admin is for what changes something.
@@ -37,7 +38,7 @@ func (f *bridgeFlags) add(cmd *cobra.Command) {
 func (f *bridgeFlags) address(to io.Writer) (server, from string, err error) {
 	switch {
 	case f.file != "" && f.server != "":
-		return "", "", usagef("--config and --server exclude each other: leave one out")
+		return "", "", exit.Usagef("--config and --server exclude each other: leave one out")
 	case f.file == "":
 		return cmp.Or(f.server, "http://127.0.0.1:8080"), "--server", nil
 	}

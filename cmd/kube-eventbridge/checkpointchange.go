@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/checkpoints"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
 
 // atBroker is what holds for checkpoints that are not locked.
@@ -64,7 +65,7 @@ const resetCosts = "The next start lists what exists, as a snapshot,\n" +
 	"subject of its own. What is deleted until then, and is not told in the log yet, is never told."
 
 // errUnconfirmed: exit code 2, as the command line has to be written differently.
-var errUnconfirmed = usagef("nothing was changed: give --yes to do it")
+var errUnconfirmed = exit.Usagef("nothing was changed: give --yes to do it")
 
 // reset forgets streams, or all of a checkpoint that an older version has written.
 func reset(cmd *cobra.Command, at place, names []string, outdated bool) (backup string, err error) {
@@ -153,7 +154,7 @@ func changeError(at place, err error) error {
 	var choice *checkpoints.ChoiceError
 	err = fmt.Errorf("pipeline %s: %w", at.pipeline, err)
 	if errors.As(err, &choice) {
-		return &inputError{err}
+		return &exit.InputError{Err: err}
 	}
 	return err
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/checkpoints"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -39,7 +41,7 @@ func (f *checkpointFlags) onePipeline(verb string) cobra.PositionalArgs {
 		if all := f.pipelines(); len(all) > 0 {
 			names = "of " + strings.Join(all, ", ")
 		}
-		return usagef("give the name of one pipeline: checkpoint %s PIPELINE; %s", verb, names)
+		return exit.Usagef("give the name of one pipeline: checkpoint %s PIPELINE; %s", verb, names)
 	}
 }
 
@@ -91,11 +93,11 @@ func (f *checkpointFlags) place(cmd *cobra.Command, pipeline string) (place, err
 func (f *checkpointFlags) places(cmd *cobra.Command, pipeline string) ([]place, error) {
 	if given := cmd.Flags().Changed; f.file == "" {
 		if given("kubeconfig") || given("context") {
-			return nil, usagef("--kubeconfig and --context find checkpoints in Kafka or NATS, and those of --data-dir are files: leave them out, or give --config too")
+			return nil, exit.Usagef("--kubeconfig and --context find checkpoints in Kafka or NATS, and those of --data-dir are files: leave them out, or give --config too")
 		}
 		return f.files(pipeline)
 	} else if given("data-dir") {
-		return nil, usagef("--config and --data-dir exclude each other: %s says where its checkpoints are", f.file)
+		return nil, exit.Usagef("--config and --data-dir exclude each other: %s says where its checkpoints are", f.file)
 	}
 	cfg, _, err := config.Load(f.file)
 	if err != nil {
@@ -118,7 +120,7 @@ func (f *checkpointFlags) places(cmd *cobra.Command, pipeline string) ([]place, 
 		found = append(found, place{p.Name, at})
 	}
 	if len(found) == 0 {
-		return nil, &inputError{fmt.Errorf("%s has no pipeline %q; it has %s", f.file, pipeline, strings.Join(names, ", "))}
+		return nil, &exit.InputError{Err: fmt.Errorf("%s has no pipeline %q; it has %s", f.file, pipeline, strings.Join(names, ", "))}
 	}
 	return found, nil
 }
@@ -127,11 +129,11 @@ func (f *checkpointFlags) places(cmd *cobra.Command, pipeline string) ([]place, 
 func (f *checkpointFlags) files(pipeline string) ([]place, error) {
 	dir, names, err := f.stored()
 	if err != nil {
-		return nil, &inputError{fmt.Errorf("find checkpoints: %w; name a directory with --data-dir, or a configuration file with --config", err)}
+		return nil, &exit.InputError{Err: fmt.Errorf("find checkpoints: %w; name a directory with --data-dir, or a configuration file with --config", err)}
 	}
 	if pipeline != "" {
 		if !slices.Contains(names, pipeline) {
-			return nil, &inputError{fmt.Errorf("%s has no checkpoint of a pipeline %q; it has %s", dir, pipeline, cmp.Or(strings.Join(names, ", "), "none"))}
+			return nil, &exit.InputError{Err: fmt.Errorf("%s has no checkpoint of a pipeline %q; it has %s", dir, pipeline, cmp.Or(strings.Join(names, ", "), "none"))}
 		}
 		names = []string{pipeline}
 	}
@@ -146,17 +148,17 @@ func (f *checkpointFlags) files(pipeline string) ([]place, error) {
 func checkpointOf(cmd *cobra.Command, cfg *config.Config, p *config.Pipeline) (checkpoints.Place, error) {
 	switch {
 	case p.Checkpoint.Kafka != nil:
-		at, err := kafkaCheckpointConfig(p)
+		at, err := wiring.KafkaCheckpoint(p)
 		if err != nil {
-			return nil, &inputError{fmt.Errorf("pipeline %s: %w", p.Name, err)}
+			return nil, &exit.InputError{Err: fmt.Errorf("pipeline %s: %w", p.Name, err)}
 		}
 		at.Patience = 0 // nobody tries again
 		id, err := namesOf(cmd, cfg, p)
 		return checkpoints.Topic{Config: at, ID: id}, err
 	case p.Checkpoint.NATS != nil:
-		at, err := natsCheckpointConfig(p)
+		at, err := wiring.NATSCheckpoint(p)
 		if err != nil {
-			return nil, &inputError{fmt.Errorf("pipeline %s: %w", p.Name, err)}
+			return nil, &exit.InputError{Err: fmt.Errorf("pipeline %s: %w", p.Name, err)}
 		}
 		at.Patience = 0
 		id, err := namesOf(cmd, cfg, p)

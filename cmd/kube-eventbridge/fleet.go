@@ -14,6 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
 )
 
@@ -49,7 +51,7 @@ type order struct {
 // member is one pipeline.
 type member struct {
 	cfg   bridge.Config
-	store openStore
+	store wiring.Store
 	// keeps: the store is that of another member, which has to end first.
 	keeps    bool
 	pipeline *bridge.Pipeline
@@ -77,6 +79,14 @@ type broker struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	err    error
+}
+
+// embedded returns the server of a broker; nil if there is none.
+func (b *broker) embedded() *embedded.Server {
+	if b == nil {
+		return nil
+	}
+	return b.server
 }
 
 // newFleet opens the checkpoints of a configuration's pipelines; whoever calls it has to run the fleet.
@@ -138,7 +148,7 @@ func (f *fleet) build(cfg *config.Config, i int, broker *broker, before *member)
 	if before != nil && before.store != nil && c.SameCheckpoint(pipelineOf(f.cfg, c.Name)) {
 		m.store, m.keeps = before.store, true
 	} else if m.store, err = p.store(cfg, i, m.cfg.Identity); err != nil {
-		var input *inputError
+		var input *exit.InputError
 		if errors.As(err, &input) {
 			return nil, err
 		}

@@ -90,7 +90,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 	}{
 		"left out":              {refused(takenError{}), "name: a,", "name: b,", true},
 		"restarted":             {refused(takenError{}), "sink:", "onReject: stop, sink:", true},
-		"broken in another way": {refused(&unusableError{errors.New("damaged")}), "name: a,", "name: b,", false},
+		"broken in another way": {refused(&permanentError{errors.New("damaged")}), "name: a,", "name: b,", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log output

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
 // told returns what a process answers at a path.
@@ -36,7 +37,7 @@ func TestFleet_goes_on_without_a_pipeline_that_has_to_end_and_tries_it_again(t *
 	p, _ := takenOver(t, &log)
 	f := must.Get(p.newFleet("uid", p.current, nil))(t)
 	f.retryDelay, f.maxRetryDelay = 5*time.Second, 5*time.Second
-	store, damaged := fenced(t, f.members[1]), error(&unusableError{errors.New("the checkpoint is damaged")})
+	store, damaged := fenced(t, f.members[1]), error(&permanentError{errors.New("the checkpoint is damaged")})
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	ended := make(chan error, 1)
@@ -82,7 +83,7 @@ func TestFleet_ends_when_all_pipelines_have_ended(t *testing.T) {
 	go func() { ended <- f.run(ctx) }()
 	must.Happen(t, "both watch", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
 	for i, why := range []string{"first", "second"} {
-		err := error(&unusableError{errors.New(why)})
+		err := error(&permanentError{errors.New(why)})
 		stores[i].fence.Store(&err)
 	}
 	err := <-ended
@@ -137,8 +138,8 @@ func TestFleet_gives_the_checkpoint_of_a_pipeline_that_has_ended_back(t *testing
 	var log output
 	p, _ := takenOver(t, &log)
 	f := must.Get(p.newFleet("uid", p.current, nil))(t)
-	own, damaged := f.members[1].store, error(&unusableError{errors.New("damaged")})
-	broken := &brokenStore{openStore: own, err: damaged}
+	own, damaged := f.members[1].store, error(&permanentError{errors.New("damaged")})
+	broken := &brokenStore{Store: own, err: damaged}
 	f.members[1].store, f.members[1].cfg.Store = broken, broken
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -156,9 +157,15 @@ func TestFleet_gives_the_checkpoint_of_a_pipeline_that_has_ended_back(t *testing
 	assert.NoError(t, <-ended)
 }
 
+// permanentError is one that no waiting cures.
+type permanentError struct{ error }
+
+// Permanent implements what [checkpoint.IsPermanent] asks for.
+func (*permanentError) Permanent() bool { return true }
+
 // brokenStore is a checkpoint that cannot be read.
 type brokenStore struct {
-	openStore
+	wiring.Store
 	err error
 }
 

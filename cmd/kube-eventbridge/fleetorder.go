@@ -128,7 +128,7 @@ func (f *fleet) planOne(o *order, i int, next *plan) error {
 		}
 		next.members[i], next.coming = m, append(next.coming, m)
 	case slices.Contains(o.diff.Resources, c.Name):
-		specs, _, err := f.process.streams(c, before.cfg.Identity)
+		specs, _, err := f.process.wiring().Streams(c, before.cfg.Identity)
 		if err != nil {
 			return fmt.Errorf("pipeline %s: %w", c.Name, err)
 		}

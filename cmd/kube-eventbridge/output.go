@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
@@ -24,7 +25,7 @@ func addOutputFlag(cmd *cobra.Command, output *string, more ...string) {
 	complete(cmd, "output", func() []string { return formats })
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if *output != "" && !slices.Contains(formats, *output) {
-			return usagef("-o %q is not an output format; use %s", *output, choices)
+			return exit.Usagef("-o %q is not an output format; use %s", *output, choices)
 		}
 		return nil
 	}

@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -22,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -142,7 +141,7 @@ func (p *process) reach() error {
 	if err != nil {
 		return err
 	}
-	at, err := addressOf(api)
+	at, err := wiring.AddressOf(api)
 	if err != nil {
 		return err
 	}
@@ -156,16 +155,6 @@ func (p *process) reach() error {
 	}
 	p.catalog, err = source.NewCatalog(p.api, p.client, source.CatalogConfig{Log: p.log})
 	return err
-}
-
-// addressOf returns the URL of an API server, without who asks it.
-func addressOf(api *rest.Config) (*url.URL, error) {
-	at, _, err := rest.DefaultServerUrlFor(api)
-	if err != nil {
-		return nil, fmt.Errorf("address of the API server: %w", err)
-	}
-	at.User = nil
-	return at, nil
 }
 
 // hasWildcards reports whether it depends on the cluster how many resources are read.

@@ -14,7 +14,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -43,10 +45,10 @@ func newRBACCommand(s *streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given := cmd.Flags().Changed
 			if given("service-account-namespace") && flags.names.Account == "" {
-				return usagef("--service-account-namespace says where the account of --service-account is: give that too")
+				return exit.Usagef("--service-account-namespace says where the account of --service-account is: give that too")
 			}
 			if flags.values && (given("service-account") || given("name")) {
-				return usagef("--helm-values: the chart names and binds the roles itself: leave --name and --service-account out")
+				return exit.Usagef("--helm-values: the chart names and binds the roles itself: leave --name and --service-account out")
 			}
 			if err := flags.check(given); err != nil {
 				return err
@@ -85,7 +87,7 @@ func (f *rbacFlags) checkNames() error {
 			continue
 		}
 		if wrong := n.wrong(n.value); len(wrong) > 0 {
-			return usagef("--%s: %q is no name: %s; the namespace of the account is for --service-account-namespace", n.flag, n.value, wrong[0])
+			return exit.Usagef("--%s: %q is no name: %s; the namespace of the account is for --service-account-namespace", n.flag, n.value, wrong[0])
 		}
 	}
 	return nil
@@ -94,7 +96,7 @@ func (f *rbacFlags) checkNames() error {
 // printRoles prints what the configuration needs.
 func printRoles(s *streams, f *rbacFlags, args []string) error {
 	if f.file == "" && len(args) == 0 {
-		return usagef("nothing to read: give resources (rbac pods deployments.apps) or --config FILE")
+		return exit.Usagef("nothing to read: give resources (rbac pods deployments.apps) or --config FILE")
 	}
 	online := f.kubeconfig != "" || f.context != ""
 	cfg, err := f.load(s, args)
@@ -150,7 +152,7 @@ func leaseOf(cfg *config.Config, f *rbacFlags) (*rbac.Lease, error) {
 	case e.ResourceNamespace != "":
 		return &rbac.Lease{Namespace: e.ResourceNamespace, Name: e.ResourceName}, nil
 	case f.names.Account == "":
-		return nil, usagef("leaderElection has its lease in the namespace of the bridge, which %s does not say: give --service-account and "+
+		return nil, exit.Usagef("leaderElection has its lease in the namespace of the bridge, which %s does not say: give --service-account and "+
 			"--service-account-namespace, or write leaderElection.resourceNamespace", f.file)
 	default:
 		return &rbac.Lease{Namespace: f.names.AccountNamespace, Name: e.ResourceName}, nil
@@ -183,15 +185,15 @@ func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource
 				return nil, err
 			}
 			if len(r.Namespaces) > 0 && !found.Namespaced {
-				return nil, &inputError{fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its namespaces", r.Resource, r.Namespaces[0])}
+				return nil, &exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its namespaces", r.Resource, r.Namespaces[0])}
 			}
 			if r.NamespaceSelector != "" && !found.Namespaced {
-				return nil, &inputError{fmt.Errorf("resource %s is cluster-scoped and cannot be read in selected namespaces: remove its namespaceSelector", r.Resource)}
+				return nil, &exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in selected namespaces: remove its namespaceSelector", r.Resource)}
 			}
 			if r.NamespaceSelector != "" {
 				reads = append(reads, rbac.Read{Resource: "namespaces"})
 			}
-			for _, ns := range scopesOf(&r) {
+			for _, ns := range wiring.ScopesOf(&r) {
 				reads = append(reads, rbac.Read{Group: found.Group, Resource: found.Resource, Namespace: ns})
 			}
 		}
@@ -225,9 +227,9 @@ func offline(name config.ResourceName) (source.Resource, error) {
 	case plural != "":
 		meant := name
 		meant.Plural = plural
-		return r, &inputError{fmt.Errorf("resource %q is a short name or a singular; write %s, or let it be looked up in a cluster with --kubeconfig", name, meant)}
+		return r, &exit.InputError{Err: fmt.Errorf("resource %q is a short name or a singular; write %s, or let it be looked up in a cluster with --kubeconfig", name, meant)}
 	default:
-		return r, &inputError{fmt.Errorf("resource %q: no plural that every cluster has; write plural.group, such as certificates.cert-manager.io, "+
+		return r, &exit.InputError{Err: fmt.Errorf("resource %q: no plural that every cluster has; write plural.group, such as certificates.cert-manager.io, "+
 			"or let it be looked up in a cluster with --kubeconfig", name)}
 	}
 }
@@ -247,7 +249,7 @@ func unknownOffline(i int, p *config.Pipeline) (problems config.Problems) {
 func lookUp(d *source.Discovery, name config.ResourceName) (source.Resource, error) {
 	r, err := d.Resolve(name.Arg())
 	if apimeta.IsNoMatchError(err) {
-		return r, &inputError{fmt.Errorf("%w; the cluster has no such resource now", err)}
+		return r, &exit.InputError{Err: fmt.Errorf("%w; the cluster has no such resource now", err)}
 	}
 	return r, err
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
@@ -53,7 +54,7 @@ func runs(t *testing.T, args ...string) *running {
 	}()
 	t.Cleanup(func() {
 		stop()
-		assert.Equal(t, exitDone, <-p.ended, "exit code, %s", p.stderr.String())
+		assert.Equal(t, exit.Done, <-p.ended, "exit code, %s", p.stderr.String())
 	})
 	return p
 }
@@ -88,7 +89,7 @@ func TestReload_is_listened_for_before_the_file_is_read(t *testing.T) {
 	}
 	var stderr output
 	code := execute(t.Context(), []string{"run", "--config", file}, &streams{Out: io.Discard, Err: &stderr, Hangups: listen})
-	assert.Equal(t, exitUsage, code, stderr.String())
+	assert.Equal(t, exit.Usage, code, stderr.String())
 	assert.Contains(t, stderr.String(), "pipelines")
 	assert.False(t, told || listens, "it listened when the file was there %v, and does so still %v", told, listens)
 }

@@ -9,20 +9,22 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/preflight"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // unreadable returns what the API server shows to be wrong with a configuration, as far as it answers in time, without places. The streams, which may have to ask it too, are not held up. The
 // error is that of ctx, or of what reaches the API server.
 func (p *process) unreadable(ctx context.Context, cfg *config.Config) (wrong config.Problems, err error) {
-	asking, cancel := context.WithTimeout(ctx, askFor)
+	asking, cancel := context.WithTimeout(ctx, wiring.AskFor)
 	defer cancel()
 	d, err := source.NewDiscovery(until(asking, p.api))
 	if err != nil {
 		return nil, err
 	}
 	for i := range cfg.Pipelines {
-		wrong = append(wrong, misread(d, i, &cfg.Pipelines[i])...)
+		wrong = append(wrong, preflight.Misread(d, i, &cfg.Pipelines[i])...)
 	}
 	return wrong, ctx.Err()
 }

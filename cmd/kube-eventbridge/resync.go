@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
 )
@@ -60,14 +61,14 @@ func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) e
 	}
 	client, err := resync.NewClient(server)
 	if err != nil {
-		return usagef("%s: %w", from, err)
+		return exit.Usagef("%s: %w", from, err)
 	}
 	defer client.Close()
 	all, err := client.Start(ctx, f.pipeline, resources)
 	var unknown *resync.UnknownError
 	switch {
 	case errors.As(err, &unknown):
-		return &inputError{err}
+		return &exit.InputError{Err: err}
 	case err != nil:
 		return unreached("ask for a resync", err, server, from)
 	}

@@ -17,14 +17,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
-)
-
-// The exit codes; a second signal adds 128+n.
-const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
 )
 
 // streams are the process's standard streams.
@@ -40,30 +34,13 @@ type streams struct {
 // text returns where text for a person goes. No terminal obeys it.
 func (s *streams) text() io.Writer { return inert.NewWriter(s.Out) }
 
-// usageError marks what the user has to write differently. Its text says what is wrong and what to do instead.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-// usagef is a [usageError] made as by fmt.Errorf.
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...)}
-}
-
-// inputError marks a name, a file or a variable that is wrong, where no flag is and help would not.
-type inputError struct{ err error }
-
-func (e *inputError) Error() string { return e.err.Error() }
-func (e *inputError) Unwrap() error { return e.err }
-
 // noArgs refuses arguments, and says what to write instead.
 func noArgs(instead string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
 		}
-		return usagef("%s takes no arguments such as %q; write: %s", cmd.CommandPath(), args[0], strings.ReplaceAll(instead, "{}", args[0]))
+		return exit.Usagef("%s takes no arguments such as %q; write: %s", cmd.CommandPath(), args[0], strings.ReplaceAll(instead, "{}", args[0]))
 	}
 }
 
@@ -113,35 +90,35 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 	onStart(root, func() { started = true })
 
 	cmd, err := root.ExecuteContextC(ctx)
-	var usage *usageError
+	var usage *exit.UsageError
 	var problems config.Problems
 	var checked *report
 	var spec *bridge.SpecError
-	var input *inputError
+	var input *exit.InputError
 	to := inert.NewWriter(s.Err)
 	switch {
 	case err == nil, readerGone(err) && cmd.Name() != "run":
-		return exitDone
+		return exit.Done
 	case errors.As(err, &checked):
 		_, _ = fmt.Fprintln(to, checked)
 		if len(checked.problems) == 0 {
-			return exitFailed
+			return exit.Failed
 		}
-		return exitUsage
+		return exit.Usage
 	case errors.As(err, &problems):
 		for _, p := range problems {
 			_, _ = fmt.Fprintf(to, "%s%v\n", prefixOf(p), p)
 		}
-		return exitUsage
+		return exit.Usage
 	case errors.As(err, &usage) || !started:
 		_, _ = fmt.Fprintf(to, "error: %v\nsee: %s --help\n", err, cmd.CommandPath())
-		return exitUsage
+		return exit.Usage
 	case errors.As(err, &spec), errors.As(err, &input): // no help text: it is a name that is wrong, not a flag
 		_, _ = fmt.Fprintf(to, "error: %v\n", err)
-		return exitUsage
+		return exit.Usage
 	default:
 		_, _ = fmt.Fprintf(to, "error: %v\n", err)
-		return exitFailed
+		return exit.Failed
 	}
 }
 
@@ -169,7 +146,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 		meant = ", did you mean " + strings.Join(like, " or ") + "?"
 	}
-	return usagef("unknown command %q for %q%s; valid: %s", args[0], cmd.CommandPath(), meant, strings.Join(names, ", "))
+	return exit.Usagef("unknown command %q for %q%s; valid: %s", args[0], cmd.CommandPath(), meant, strings.Join(names, ", "))
 }
 
 // refuseOtherShells has cobra's completion command refuse the name of a shell that it does not know. Cobra prints its

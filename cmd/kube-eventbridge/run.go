@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
 
 // runFlags are what the command line of run says.
@@ -87,16 +88,16 @@ func (f *runFlags) check(given func(string) bool) error {
 		{"data-dir", "dataDir"},
 	} {
 		if f.file != "" && given(of.flag) {
-			return usagef("--config and --%s exclude each other: write %s in %s", of.flag, of.key, f.file)
+			return exit.Usagef("--config and --%s exclude each other: write %s in %s", of.flag, of.key, f.file)
 		}
 	}
 	for flag, value := range map[string]string{"listen": f.listen, "broker-listen": f.broker, "data-dir": f.dataDir} {
 		if given(flag) && value == "" {
-			return usagef("--%s is empty: give a value, or leave the flag out for the default", flag)
+			return exit.Usagef("--%s is empty: give a value, or leave the flag out for the default", flag)
 		}
 	}
 	if given("namespace") && len(f.namespaces) == 0 {
-		return usagef("--namespace is empty: give the name of a namespace, or leave the flag out for all")
+		return exit.Usagef("--namespace is empty: give the name of a namespace, or leave the flag out for all")
 	}
 	return f.checkOutput(given)
 }
@@ -107,7 +108,7 @@ func (f *runFlags) load(s *streams, args []string) (*config.Config, error) {
 	var err error
 	switch {
 	case f.file != "" && len(args) > 0:
-		return nil, usagef("--config and resources as arguments exclude each other: put the resources into %s", f.file)
+		return nil, exit.Usagef("--config and resources as arguments exclude each other: put the resources into %s", f.file)
 	case f.file != "":
 		if f.read, err = config.Read(f.file); err != nil {
 			return nil, err
@@ -124,7 +125,7 @@ func (f *runFlags) load(s *streams, args []string) (*config.Config, error) {
 			Listen: f.listen, BrokerListen: f.broker, DataDir: f.dataDir, Stdout: f.output != "",
 		})
 	default:
-		return nil, usagef("nothing to watch: give resources (run pods deployments.apps) or --config FILE")
+		return nil, exit.Usagef("nothing to watch: give resources (run pods deployments.apps) or --config FILE")
 	}
 	if err != nil {
 		return nil, err

@@ -24,8 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -105,8 +105,8 @@ func TestRun_names_what_only_the_API_server_knows_to_be_wrong_as_wrong_usage(t *
 		file := configured(t, api, resources)
 		code := execute(t.Context(), []string{"run", "--config", file}, &streams{Out: io.Discard, Err: &stderr})
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		if last := lines[len(lines)-1]; code != exitUsage || !strings.HasPrefix(last, "error: ") || !strings.Contains(last, want) {
-			t.Errorf("%s: exit code %d, %s; want %d and %q", resources, code, stderr.String(), exitUsage, want)
+		if last := lines[len(lines)-1]; code != exit.Usage || !strings.HasPrefix(last, "error: ") || !strings.Contains(last, want) {
+			t.Errorf("%s: exit code %d, %s; want %d and %q", resources, code, stderr.String(), exit.Usage, want)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestReadyz_says_why_the_API_server_is_still_asked(t *testing.T) {
 		t.Fatalf("run ended with %d, %s", code, stderr.String())
 	}
 	stop()
-	assert.Equal(t, exitDone, <-ended, "exit code, %s", stderr.String())
+	assert.Equal(t, exit.Done, <-ended, "exit code, %s", stderr.String())
 	require.True(t, strings.HasPrefix(got, "503 "), "readyz")
 	assert.Contains(t, got, "not for the bridge", "readyz")
 }
@@ -248,43 +248,6 @@ func TestSignals_stop_ends_the_context_and_what_waits_for_signals(t *testing.T) 
 			})
 		})
 	}
-}
-
-type countedStore struct{ loads, commits, closes int }
-
-func (s *countedStore) Load(context.Context) (*checkpoint.State, error) {
-	s.loads++
-	return &checkpoint.State{}, nil
-}
-
-func (s *countedStore) Commit(context.Context, *checkpoint.Batch) error {
-	s.commits++
-	return nil
-}
-
-func (s *countedStore) Close() error {
-	s.closes++
-	return nil
-}
-
-func TestLateStore_is_opened_by_its_first_use_that_succeeds(t *testing.T) {
-	away, opened, inner := errors.New("the brokers are away"), 0, &countedStore{}
-	s := &lateStore{open: func(context.Context) (openStore, error) {
-		if opened++; opened < 3 {
-			return nil, away
-		}
-		return inner, nil
-	}}
-	assert.NoError(t, s.Close(), "what was never opened")
-	assert.ErrorIs(t, must.Err(s.Load(t.Context())), away, "load")
-	assert.ErrorIs(t, s.Commit(t.Context(), nil), away, "commit")
-	for range 2 {
-		must.Get(s.Load(t.Context()))(t)
-		require.NoError(t, s.Commit(t.Context(), nil))
-	}
-	require.NoError(t, s.Close())
-	assert.Equal(t, 3, opened, "opened %d times", opened)
-	assert.Equal(t, (countedStore{loads: 2, commits: 2, closes: 1}), *inner, "opened %d times", opened)
 }
 
 // A name that is anybody's may lead to the loopback address. No path answers to it. What changes something is served at

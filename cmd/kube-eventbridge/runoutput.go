@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 )
@@ -18,9 +19,9 @@ func (f *runFlags) checkOutput(given func(string) bool) error {
 	case !given("output"):
 		return nil
 	case f.output != "json" && f.output != "wide":
-		return usagef("-o %q is not an output format; use json or wide, or leave it out", f.output)
+		return exit.Usagef("-o %q is not an output format; use json or wide, or leave it out", f.output)
 	case given("broker-listen"):
-		return usagef("-o and --broker-listen exclude each other: with -o events are printed, and there is no embedded server")
+		return exit.Usagef("-o and --broker-listen exclude each other: with -o events are printed, and there is no embedded server")
 	default:
 		return nil
 	}
@@ -39,7 +40,7 @@ func (f *runFlags) prints(cfg *config.Config) error {
 		}
 		others = append(others, fmt.Sprintf("%s publishes to %s", p.Name, sinkName(p)))
 	}
-	return usagef("-o says how the sink stdout prints, and no pipeline of %s has that: %s; leave -o out, and see the events with: kube-eventbridge tail --config %s",
+	return exit.Usagef("-o says how the sink stdout prints, and no pipeline of %s has that: %s; leave -o out, and see the events with: kube-eventbridge tail --config %s",
 		f.file, strings.Join(others, ", "), f.file)
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
@@ -145,10 +146,10 @@ func TestExecute_maps_errors_to_exit_codes(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"done", nil, exitDone, ""},
-		{"failed", fmt.Errorf("publish k8s.a: %w", errors.New("no route")), exitFailed, "error: publish k8s.a: no route\n"},
-		{"usage", fmt.Errorf("x: %w", usagef("give a file")), exitUsage, "error: x: give a file\nsee: x --help\n"},
-		{"config", fmt.Errorf("load: %w", config.Problems{{File: "f", Line: 1, Column: 2, Message: "m"}}), exitUsage, "f:1:2: m\n"},
+		{"done", nil, exit.Done, ""},
+		{"failed", fmt.Errorf("publish k8s.a: %w", errors.New("no route")), exit.Failed, "error: publish k8s.a: no route\n"},
+		{"usage", fmt.Errorf("x: %w", exit.Usagef("give a file")), exit.Usage, "error: x: give a file\nsee: x --help\n"},
+		{"config", fmt.Errorf("load: %w", config.Problems{{File: "f", Line: 1, Column: 2, Message: "m"}}), exit.Usage, "f:1:2: m\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stderr bytes.Buffer

@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
 
 // notifyContext returns a context that the process's first SIGINT or SIGTERM ends; the second one calls exit.
@@ -60,5 +62,5 @@ func exitCode(s os.Signal) int {
 	if n, ok := s.(syscall.Signal); ok {
 		return 128 + int(n)
 	}
-	return exitFailed
+	return exit.Failed
 }

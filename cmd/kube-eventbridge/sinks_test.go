@@ -122,16 +122,17 @@ func parsed(t *testing.T, sink string) *config.Config {
 
 // converted makes the sink of the one pipeline as run does.
 func converted(cfg *config.Config) error {
-	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+	p := &process{cfg: cfg, out: &streams{}, log: slog.New(slog.DiscardHandler)}
 	broker, err := p.embedded(cfg)
 	if err != nil {
 		return err
 	}
-	_, subject, err := p.streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
+	_, subject, err := p.wiring().Streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
 	if err != nil {
 		return err
 	}
-	_, err = p.sink(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c", Pipeline: "p"}, broker, subject, nil, nil)
+	id := checkpoint.Identity{Cluster: "c", Pipeline: "p"}
+	_, err = p.wiring().Sink(&cfg.Pipelines[0], id, broker.embedded(), subject, nil, nil)
 	return err
 }
 

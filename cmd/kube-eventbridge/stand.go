@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
 // stand publishes while this process leads, until ctx ends.
@@ -86,7 +87,7 @@ func (p *process) overtaken(ctx context.Context, t election.Term, err error) boo
 // candidate makes the candidate for the lease.
 func (p *process) candidate() (*election.Candidate, error) {
 	c := p.cfg.LeaderElection
-	namespace, err := leaseNamespace(p.cfg)
+	namespace, err := wiring.LeaseNamespace(p.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -102,16 +103,4 @@ func (p *process) candidate() (*election.Candidate, error) {
 		Client: client.Leases(namespace), Name: c.ResourceName, Identity: host + "_" + rand.Text()[:8],
 		Duration: c.LeaseDuration, Deadline: c.RenewDeadline, Retry: c.RetryPeriod, Log: p.log.With("namespace", namespace),
 	}), nil
-}
-
-// leaseNamespace returns the namespace of the lease: the file's, or the process's own.
-func leaseNamespace(c *config.Config) (string, error) {
-	if c.LeaderElection.ResourceNamespace != "" {
-		return c.LeaderElection.ResourceNamespace, nil
-	}
-	namespace, err := ownNamespace(c.Kubernetes)
-	if err != nil {
-		return "", fmt.Errorf("find the namespace of the lease: %w; set leaderElection.resourceNamespace", err)
-	}
-	return namespace, nil
 }

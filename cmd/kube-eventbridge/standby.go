@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
 const (
@@ -105,10 +106,10 @@ func (p *process) askBrokers(ctx context.Context) error {
 
 // askBrokersOf reads the files of secrets, as they may have changed.
 func (p *process) askBrokersOf(ctx context.Context, c *config.Pipeline) error {
-	ctx, cancel := context.WithTimeout(ctx, askFor)
+	ctx, cancel := context.WithTimeout(ctx, wiring.AskFor)
 	defer cancel()
 	id := p.identity(c, p.clusterUID())
-	check, err := sinkCheck(c, id)
+	check, err := wiring.CheckSink(c, id)
 	if err == nil {
 		err = check(ctx)
 	}
@@ -116,13 +117,13 @@ func (p *process) askBrokersOf(ctx context.Context, c *config.Pipeline) error {
 		return err
 	}
 	if c.Checkpoint.Kafka != nil {
-		at, err := kafkaCheckpointConfig(c)
+		at, err := wiring.KafkaCheckpoint(c)
 		if err != nil {
 			return err
 		}
 		return checkpointkafka.Check(ctx, at, id)
 	}
-	at, err := natsCheckpointConfig(c)
+	at, err := wiring.NATSCheckpoint(c)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -71,7 +72,7 @@ func published(t *testing.T, args []string, then func()) string {
 	}
 	then()
 	stop()
-	assert.Equal(t, exitDone, <-ended, "exit code, %s", stderr.String())
+	assert.Equal(t, exit.Done, <-ended, "exit code, %s", stderr.String())
 	return stderr.String()
 }
 
@@ -109,7 +110,7 @@ func TestRun_names_the_flag_for_another_directory(t *testing.T) {
 	api, dir := apiServer(t, identified), t.TempDir()
 	log := published(t, byArgs(t, api, dir), func() {
 		// A second server in a directory that is in use would destroy it: the checkpoint has to be refused before there is one.
-		fails(t, byArgs(t, api, dir), exitFailed, "is in use by another kube-eventbridge", "another path is named with --data-dir")
+		fails(t, byArgs(t, api, dir), exit.Failed, "is in use by another kube-eventbridge", "another path is named with --data-dir")
 	})
 	assert.NotContains(t, log, `"level":"WARN"`, "there is a warning")
 
@@ -117,7 +118,7 @@ func TestRun_names_the_flag_for_another_directory(t *testing.T) {
 	id := checkpoint.Identity{ClusterUID: "another", Cluster: "another", Pipeline: "default"}
 	store := must.Get(file.Open(filepath.Join(foreign, "default.db"), id))(t)
 	require.NoError(t, errors.Join(store.Commit(t.Context(), &checkpoint.Batch{Identity: id}), store.Close()))
-	fails(t, byArgs(t, api, foreign), exitFailed, "was written for cluster", "another path is named with --data-dir")
+	fails(t, byArgs(t, api, foreign), exit.Failed, "was written for cluster", "another path is named with --data-dir")
 }
 
 // fails runs args, which must end with code and one error that has all of wants.
@@ -140,13 +141,13 @@ func TestRun_names_the_flag_or_key_of_an_address_in_use(t *testing.T) {
 	taken := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	api, at := apiServer(t, identified), taken.Addr().String()
-	fails(t, byArgs(t, api, t.TempDir(), "--listen", at), exitFailed, at, "address already in use; set --listen to a free address")
-	fails(t, byArgs(t, api, t.TempDir(), "--listen", "192.0.2.7:8080"), exitFailed, "192.0.2.7:8080", "set --listen to an address of this machine")
-	fails(t, byArgs(t, api, t.TempDir(), "--broker-listen", at), exitFailed, at, "or set --broker-listen to another address")
+	fails(t, byArgs(t, api, t.TempDir(), "--listen", at), exit.Failed, at, "address already in use; set --listen to a free address")
+	fails(t, byArgs(t, api, t.TempDir(), "--listen", "192.0.2.7:8080"), exit.Failed, "192.0.2.7:8080", "set --listen to an address of this machine")
+	fails(t, byArgs(t, api, t.TempDir(), "--broker-listen", at), exit.Failed, at, "or set --broker-listen to another address")
 	file := configured(t, api, "[{resource: pods}]")
 	text := strings.Replace(string(must.Get(os.ReadFile(file))(t)), "server: {", `server: {admin: "`+at+`", `, 1)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	fails(t, []string{"run", "--config", file}, exitFailed, at, "address already in use; set server.admin to a free address")
+	fails(t, []string{"run", "--config", file}, exit.Failed, at, "address already in use; set server.admin to a free address")
 }
 
 // Who runs the tests may write everywhere, so that the place has to be none: below a file there are no directories.
@@ -154,17 +155,17 @@ func TestRun_names_what_has_to_be_writable(t *testing.T) {
 	api, file := apiServer(t, identified), filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	below := filepath.Join(file, "state")
-	fails(t, byArgs(t, api, below), exitFailed, below, "set --data-dir to a directory that can be written")
+	fails(t, byArgs(t, api, below), exit.Failed, below, "set --data-dir to a directory that can be written")
 
 	store := t.TempDir() // has the checkpoint, and a file where the server's directory belongs
 	require.NoError(t, os.WriteFile(filepath.Join(store, "nats"), nil, 0o600))
-	fails(t, byArgs(t, api, store), exitFailed, filepath.Join(store, "nats"), "set --data-dir to a directory that can be written")
+	fails(t, byArgs(t, api, store), exit.Failed, filepath.Join(store, "nats"), "set --data-dir to a directory that can be written")
 
 	bridge := configured(t, api, "[{resource: pods}]")
 	rewritten(t, bridge, fmt.Sprintf("dataDir: %q", filepath.Dir(bridge)), fmt.Sprintf("dataDir: %q", below))
-	fails(t, []string{"run", "--config", bridge}, exitFailed, below, "set dataDir to a directory that can be written")
+	fails(t, []string{"run", "--config", bridge}, exit.Failed, below, "set dataDir to a directory that can be written")
 	rewritten(t, bridge, "name: a,", fmt.Sprintf("name: a, checkpoint: {file: {path: %q}},", below))
-	fails(t, []string{"run", "--config", bridge}, exitFailed, "set pipelines[0].checkpoint.file.path to a directory")
+	fails(t, []string{"run", "--config", bridge}, exit.Failed, "set pipelines[0].checkpoint.file.path to a directory")
 }
 
 // A container has no home, and may have nothing that can be written.
@@ -175,7 +176,7 @@ func TestRun_needs_no_home_where_nothing_is_written_there(t *testing.T) {
 	bridge := configured(t, api, "[{resource: pods}]")
 	rewritten(t, bridge, fmt.Sprintf("dataDir: %q, ", filepath.Dir(bridge)), "")
 	rewritten(t, bridge, "format: text", "format: json")
-	fails(t, []string{"run", "--config", bridge}, exitFailed, "find a directory for state", "set dataDir")
+	fails(t, []string{"run", "--config", bridge}, exit.Failed, "find a directory for state", "set dataDir")
 
 	rewritten(t, bridge, "sink: {stdout: {}}", fmt.Sprintf("sink: {nats: {servers: [%q]}}, checkpoint: {nats: {}}", startServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir()})))
 	if log := published(t, []string{"run", "--config", bridge}, func() {}); strings.Contains(log, "HOME") || strings.Contains(log, "dataDir") {
@@ -210,7 +211,7 @@ func TestRun_calls_secrets_that_are_not_there_wrong_usage(t *testing.T) {
 	} {
 		file := configured(t, api, "[{resource: pods}]")
 		rewritten(t, file, "stdout: {}", "nats: {"+sink+"}")
-		fails(t, []string{"run", "--config", file}, exitUsage, "pipeline a: ", want)
+		fails(t, []string{"run", "--config", file}, exit.Usage, "pipeline a: ", want)
 	}
 }
 

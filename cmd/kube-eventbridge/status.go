@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
@@ -53,7 +54,7 @@ func (f *statusFlags) run(ctx context.Context, s *streams) error {
 	}
 	client, err := status.NewClient(server)
 	if err != nil {
-		return usagef("%s: %w", from, err)
+		return exit.Usagef("%s: %w", from, err)
 	}
 	defer client.Close()
 	for {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 )
@@ -165,25 +166,25 @@ func (f *tailFlags) check(given func(string) bool) error {
 			}
 		}
 		if len(all) > 1 {
-			return usagef("%s exclude each other: keep one of them", strings.Join(all, " and "))
+			return exit.Usagef("%s exclude each other: keep one of them", strings.Join(all, " and "))
 		}
 	}
 	for _, pair := range [][2]string{{"user", "password-file"}, {"tls-cert", "tls-key"}} {
 		if given(pair[0]) != given(pair[1]) {
-			return usagef("give --%s and --%s together", pair[0], pair[1])
+			return exit.Usagef("give --%s and --%s together", pair[0], pair[1])
 		}
 	}
 	if given("namespace") && len(f.namespaces) == 0 {
-		return usagef("--namespace is empty: give the name of a namespace, or leave the flag out for all")
+		return exit.Usagef("--namespace is empty: give the name of a namespace, or leave the flag out for all")
 	}
 	for _, n := range f.namespaces {
 		if len(validation.IsDNS1123Label(n)) > 0 {
-			return usagef("--namespace: %q is not the name of a namespace; write it as it is, such as kube-system, or leave the flag out for all", n)
+			return exit.Usagef("--namespace: %q is not the name of a namespace; write it as it is, such as kube-system, or leave the flag out for all", n)
 		}
 	}
 	for _, subject := range f.subjects {
 		if err := natslog.CheckSubject(subject); err != nil {
-			return usagef("--subject: %w", err)
+			return exit.Usagef("--subject: %w", err)
 		}
 	}
 	return f.checkKafka(given)
@@ -199,7 +200,7 @@ func (f *tailFlags) reading(args []string) (tail.Config, error) {
 		cfg.Filter.Pipelines = []string{f.pipeline}
 	}
 	if f.last < 0 || f.since < 0 {
-		return cfg, usagef("--last and --since count backwards from now: give them without a minus sign")
+		return cfg, exit.Usagef("--last and --since count backwards from now: give them without a minus sign")
 	}
 	if f.since > 0 {
 		cfg.Start.Time = time.Now().Add(-time.Duration(f.since))
@@ -207,16 +208,16 @@ func (f *tailFlags) reading(args []string) (tail.Config, error) {
 	for _, arg := range args {
 		selector, err := tail.ParseSelector(arg)
 		if err != nil {
-			return cfg, usagef("%w", err)
+			return cfg, exit.Usagef("%w", err)
 		}
 		cfg.Filter.Resources = append(cfg.Filter.Resources, selector)
 	}
 	var err error
 	if cfg.Filter.Names, err = tail.ParseNames(f.names); err != nil {
-		return cfg, usagef("--name: %w", err)
+		return cfg, exit.Usagef("--name: %w", err)
 	}
 	if cfg.Filter.Ops, err = tail.ParseOps(f.ops); err != nil {
-		return cfg, usagef("--op: %w", err)
+		return cfg, exit.Usagef("--op: %w", err)
 	}
 	for _, t := range []struct {
 		flag, text string
@@ -226,7 +227,7 @@ func (f *tailFlags) reading(args []string) (tail.Config, error) {
 			continue
 		}
 		if *t.to, err = time.Parse(time.RFC3339Nano, t.text); err != nil {
-			return cfg, usagef("--%s: %q is no time; write it as 2006-01-02T15:04:05Z", t.flag, t.text)
+			return cfg, exit.Usagef("--%s: %q is no time; write it as 2006-01-02T15:04:05Z", t.flag, t.text)
 		}
 	}
 	return cfg, nil
@@ -244,7 +245,7 @@ func (f *tailFlags) printer(s *streams) (tail.Printer, error) {
 		table.Wide = true
 	case "":
 	default:
-		return nil, usagef("-o %q is not an output format; use json or wide, or leave it out", f.output)
+		return nil, exit.Usagef("-o %q is not an output format; use json or wide, or leave it out", f.output)
 	}
 	return tail.NewTable(s.Out, table), nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
@@ -82,7 +83,7 @@ func TestTail_prints_the_log(t *testing.T) {
 		"14:30:05.250  added     deployments.apps  shop/web                          1         kubectl                   created by kubectl\n" +
 		"14:30:05.250  added     deployments.apps  shop/db                           2         kubectl                   created by kubectl\n" +
 		"14:30:05.250  updated   deployments.apps  shop/web                          3         kubectl                   spec.replicas 1→3\n"
-	assert.True(t, code == exitDone && out == want && errs == "", "got %d, %q\n%s\nwant\n%s", code, errs, out, want)
+	assert.True(t, code == exit.Done && out == want && errs == "", "got %d, %q\n%s\nwant\n%s", code, errs, out, want)
 }
 
 func TestTail_prints_what_is_asked_for(t *testing.T) {
@@ -109,7 +110,7 @@ func TestTail_prints_what_is_asked_for(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, errs := tailed(t, append(strings.Fields(c.args), "-o", "json", "--follow=false")...)
-			require.Equal(t, exitDone, code, errs)
+			require.Equal(t, exit.Done, code, errs)
 			var versions []string
 			for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
 				var e struct{ Resourceversion string }
@@ -147,14 +148,14 @@ pipelines:
 		events int
 		stderr string
 	}{
-		{[]string{"--config", file, "--pipeline", "audit"}, exitDone, 2, ""},
-		{[]string{"--server", url, "--token-file", token}, exitDone, 3, ""},
-		{[]string{"--config", file, "--pipeline", "audit", "--token-file", wrong}, exitFailed, 0, "Authorization Violation"},
-		{[]string{"--config", file, "--pipeline", "audit", "--stream", "NONE"}, exitFailed, 0, `there is no stream "NONE"`},
-		{[]string{"--config", file}, exitUsage, 0, "several pipelines: choose one with --pipeline, of audit, print"},
-		{[]string{"--config", file, "--pipeline", "audits"}, exitUsage, 0, `no pipeline "audits"; it has audit, print`},
-		{[]string{"--config", file, "--pipeline", "print"}, exitUsage, 0, "nothing to read back"},
-		{[]string{"--server", url}, exitFailed, 0, "Authorization Violation"},
+		{[]string{"--config", file, "--pipeline", "audit"}, exit.Done, 2, ""},
+		{[]string{"--server", url, "--token-file", token}, exit.Done, 3, ""},
+		{[]string{"--config", file, "--pipeline", "audit", "--token-file", wrong}, exit.Failed, 0, "Authorization Violation"},
+		{[]string{"--config", file, "--pipeline", "audit", "--stream", "NONE"}, exit.Failed, 0, `there is no stream "NONE"`},
+		{[]string{"--config", file}, exit.Usage, 0, "several pipelines: choose one with --pipeline, of audit, print"},
+		{[]string{"--config", file, "--pipeline", "audits"}, exit.Usage, 0, `no pipeline "audits"; it has audit, print`},
+		{[]string{"--config", file, "--pipeline", "print"}, exit.Usage, 0, "nothing to read back"},
+		{[]string{"--server", url}, exit.Failed, 0, "Authorization Violation"},
 	} {
 		code, out, errs := tailed(t, append(c.args, start...)...)
 		assert.True(t, code == c.code && strings.Count(out, "\n") == c.events && strings.Contains(errs, c.stderr) &&
@@ -191,11 +192,11 @@ func TestTail_refuses_a_command_line_that_means_nothing(t *testing.T) {
 		"-s nats://a -s foo://hidden":  `--server: "foo://hidden" has the scheme "foo"`,
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
-		assert.True(t, code == exitUsage && strings.Contains(errs, want) &&
+		assert.True(t, code == exit.Usage && strings.Contains(errs, want) &&
 			strings.Contains(errs, "see: kube-eventbridge tail --help"), "%s: got %d, %s", args, code, errs)
 	}
 	t.Setenv("NATS_URL", "nats://127.0.0.1:1,foo://x")
-	if code, _, errs := tailed(t, "--follow=false"); code != exitUsage || !strings.Contains(errs, `$NATS_URL: "foo://x" has the scheme "foo"`) {
+	if code, _, errs := tailed(t, "--follow=false"); code != exit.Usage || !strings.Contains(errs, `$NATS_URL: "foo://x" has the scheme "foo"`) {
 		t.Errorf("got %d, %s", code, errs)
 	}
 }
@@ -213,7 +214,7 @@ func TestTail_names_the_flag_whose_file_cannot_be_read(t *testing.T) {
 		"--tls-cert /nope --tls-key /no": "error: --tls-cert: open /nope: no such file or directory\n",
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
-		assert.Equal(t, exitFailed, code, args)
+		assert.Equal(t, exit.Failed, code, args)
 		assert.Equal(t, want, errs, args)
 	}
 }
@@ -227,7 +228,7 @@ func TestTail_that_shows_nothing_says_so_and_succeeds(t *testing.T) {
 		"":                                     "tail: no event matches: reading began at the end of the log; begin earlier with --from-start, --since or --last\n",
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
-		assert.Equal(t, exitDone, code, args)
+		assert.Equal(t, exit.Done, code, args)
 		assert.Equal(t, want, errs, args)
 	}
 }
@@ -236,7 +237,7 @@ func TestTail_without_following_fails_where_JetStream_is_off(t *testing.T) {
 	url := startServer(t, &server.Options{})
 	code, _, errs := tailed(t, "--server", url, "--follow=false", "--from-start")
 	want := "error: read stream KUBERNETES at " + url + ": JetStream does not answer (is it enabled on the server and for this account?): "
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, exit.Failed, code)
 	assert.True(t, strings.HasPrefix(errs, want))
 }
 
@@ -253,7 +254,7 @@ func TestTail_that_follows_says_that_it_reads_before_there_is_an_event(t *testin
 	errs.wait(t, "tail: reading stream KUBERNETES at "+url+" from now on; ^C ends it\n")
 	cancel()
 	code := <-done
-	assert.True(t, code == exitDone && strings.Count(out.String(), "\n") == 1, "got %d, %s, %s", code, out, errs)
+	assert.True(t, code == exit.Done && strings.Count(out.String(), "\n") == 1, "got %d, %s, %s", code, out, errs)
 }
 
 // watched is a file that a test waits for.
@@ -275,7 +276,7 @@ func TestTail_without_following_fails_where_there_is_no_broker(t *testing.T) {
 	for _, server := range []string{"nats://" + address, address} {
 		code, _, errs := tailed(t, "--server", server, "--follow=false")
 		want := "error: connect to " + server + ": dial tcp " + address + ": connect: connection refused; is the bridge, or the NATS server, running there?\n"
-		assert.Equal(t, exitFailed, code)
+		assert.Equal(t, exit.Failed, code)
 		assert.Equal(t, want, errs)
 	}
 }

@@ -10,9 +10,10 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
 // logSource is where a log is: one of its fields is set.
@@ -78,7 +79,7 @@ func (f *tailFlags) servers(from *config.NATS) (*config.NATS, error) {
 func checkServers(from string, servers []string) error {
 	for _, s := range servers {
 		if err := natslog.CheckServer(s); err != nil {
-			return usagef("%s: %w", from, err)
+			return exit.Usagef("%s: %w", from, err)
 		}
 	}
 	return nil
@@ -138,13 +139,13 @@ func sourceOf(file, pipeline string) (logSource, error) {
 			e := p.Sink.Embedded
 			return logSource{nats: &config.NATS{Servers: []string{"nats://" + endpoint.Local(e.Listen)}, JetStream: e.JetStream}}, nil
 		default:
-			return logSource{}, usagef("pipeline %s of %s publishes to no NATS stream and no Kafka topic, so there is nothing to read back", p.Name, file)
+			return logSource{}, exit.Usagef("pipeline %s of %s publishes to no NATS stream and no Kafka topic, so there is nothing to read back", p.Name, file)
 		}
 	}
 	if pipeline == "" {
-		return logSource{}, usagef("%s has several pipelines: choose one with --pipeline, of %s", file, strings.Join(names, ", "))
+		return logSource{}, exit.Usagef("%s has several pipelines: choose one with --pipeline, of %s", file, strings.Join(names, ", "))
 	}
-	return logSource{}, usagef("%s has no pipeline %q; it has %s", file, pipeline, strings.Join(names, ", "))
+	return logSource{}, exit.Usagef("%s has no pipeline %q; it has %s", file, pipeline, strings.Join(names, ", "))
 }
 
 // closingLog is a log whose connections have an end.
@@ -159,27 +160,12 @@ func (f *tailFlags) open(from logSource, notice func(string)) (l closingLog, err
 		return openKafka(from.kafka, notice)
 	}
 	cfg := natslog.Config{Servers: from.nats.Servers, Stream: from.nats.Stream, Subjects: f.subjects, Wait: f.follow, Notice: notice}
-	if cfg.Auth, cfg.TLS, err = accessTo(&from.nats.NATSAccess); err != nil {
-		return nil, &inputError{err}
+	if cfg.Auth, cfg.TLS, err = wiring.NATSAccess(&from.nats.NATSAccess); err != nil {
+		return nil, &exit.InputError{Err: err}
 	}
 	log, err := natslog.Connect(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return log, nil
-}
-
-// accessTo returns how a client proves to a broker who it is, and how the connection is protected. It reads the files of secrets.
-func accessTo(n *config.NATSAccess) (auth natsclient.Auth, protection natsclient.TLS, err error) {
-	c, err := n.Credentials()
-	if err != nil {
-		return natsclient.Auth{}, natsclient.TLS{}, err
-	}
-	auth = natsclient.Auth{
-		Token: c.Token.Reveal(), User: c.User, Password: c.Password.Reveal(), NKeyFile: c.NKeyFile, CredsFile: c.CredsFile,
-	}
-	if t := n.TLS; t != nil {
-		protection = natsclient.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
-	}
-	return auth, protection, nil
 }

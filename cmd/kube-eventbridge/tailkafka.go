@@ -8,7 +8,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/kafkalog"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
 // The flags of tail that say where a log is, or as whom it is read, of one kind of broker only.
@@ -33,24 +35,24 @@ func (f *tailFlags) checkKafka(given func(string) bool) error {
 	case ofKafka == "":
 		return nil
 	case ofNATS != "":
-		return usagef("%s and %s exclude each other: the one is for Kafka, the other for NATS; keep one of them", ofKafka, ofNATS)
+		return exit.Usagef("%s and %s exclude each other: the one is for Kafka, the other for NATS; keep one of them", ofKafka, ofNATS)
 	case f.config == "" && len(f.kafka.Brokers) == 0:
-		return usagef("%s is for Kafka: say with --brokers where that is", ofKafka)
+		return exit.Usagef("%s is for Kafka: say with --brokers where that is", ofKafka)
 	case given("sasl-mechanism") && !slices.Contains(mechanisms, mechanism):
-		return usagef("--sasl-mechanism: %q is no mechanism; use plain, scram-sha-256, scram-sha-512 or oauthbearer", f.mechanism)
+		return exit.Usagef("--sasl-mechanism: %q is no mechanism; use plain, scram-sha-256, scram-sha-512 or oauthbearer", f.mechanism)
 	case given("user") && mechanism == config.OAuthBearer:
-		return usagef("--sasl-mechanism oauthbearer takes a token: give --token-file instead of --user")
+		return exit.Usagef("--sasl-mechanism oauthbearer takes a token: give --token-file instead of --user")
 	case given("token-file") && mechanism != config.OAuthBearer && mechanism != "":
-		return usagef("--sasl-mechanism %s takes a user: give --user and --password-file instead of --token-file", f.mechanism)
+		return exit.Usagef("--sasl-mechanism %s takes a user: give --user and --password-file instead of --token-file", f.mechanism)
 	}
 	for _, address := range f.kafka.Brokers {
 		if err := kafkalog.CheckBroker(address); err != nil {
-			return usagef("--brokers: %w", err)
+			return exit.Usagef("--brokers: %w", err)
 		}
 	}
 	if f.kafka.Topic != "" {
 		if err := kafkalog.CheckTopic(f.kafka.Topic); err != nil {
-			return usagef("--topic: %w", err)
+			return exit.Usagef("--topic: %w", err)
 		}
 	}
 	return nil
@@ -63,7 +65,7 @@ func (f *tailFlags) fits(from logSource, given func(string) bool) error {
 		flags, ours, theirs = natsFlags, theirs, ours
 	}
 	if flag := firstGiven(given, flags); flag != "" {
-		return usagef("%s is for %s, and %s publishes to %s: leave one of --config and %s out", flag, theirs, f.config, ours, flag)
+		return exit.Usagef("%s is for %s, and %s publishes to %s: leave one of --config and %s out", flag, theirs, f.config, ours, flag)
 	}
 	return nil
 }
@@ -89,11 +91,11 @@ func (f *tailFlags) brokers(from *config.Kafka) (*config.Kafka, error) {
 	case f.nats.User != "" && mechanism != "" && mechanism != config.OAuthBearer:
 		merged.SASL = &config.SASL{Mechanism: mechanism, User: f.nats.User, PasswordFile: f.nats.PasswordFile}
 	case f.nats.User != "":
-		return nil, usagef("give --sasl-mechanism with --user: plain, scram-sha-256 or scram-sha-512")
+		return nil, exit.Usagef("give --sasl-mechanism with --user: plain, scram-sha-256 or scram-sha-512")
 	case f.nats.TokenFile != "":
 		merged.SASL = &config.SASL{Mechanism: config.OAuthBearer, TokenFile: f.nats.TokenFile}
 	case f.mechanism != "" && (from.SASL == nil || (mechanism == config.OAuthBearer) != (from.SASL.Mechanism == config.OAuthBearer)):
-		return nil, usagef("give --user and --password-file with --sasl-mechanism, or --token-file with oauthbearer")
+		return nil, exit.Usagef("give --user and --password-file with --sasl-mechanism, or --token-file with oauthbearer")
 	case f.mechanism != "":
 		sasl := *from.SASL
 		sasl.Mechanism = mechanism
@@ -105,15 +107,15 @@ func (f *tailFlags) brokers(from *config.Kafka) (*config.Kafka, error) {
 // readFrom returns where a pipeline publishes to. Of its topics' template only what cannot be known here is left.
 func readFrom(k *config.Kafka, pipeline, cluster string) *config.Kafka {
 	c := *k
-	c.Topic = topicsOf(k, checkpoint.Identity{Pipeline: pipeline, Cluster: cmp.Or(cluster, "{cluster}")})
+	c.Topic = wiring.TopicsOf(k, checkpoint.Identity{Pipeline: pipeline, Cluster: cmp.Or(cluster, "{cluster}")})
 	return &c
 }
 
 func openKafka(k *config.Kafka, notice func(string)) (closingLog, error) {
 	cfg := kafkalog.Config{Brokers: k.Brokers, Topic: k.Topic, Notice: notice}
 	var err error
-	if cfg.Auth, cfg.TLS, err = accessToKafka(k); err != nil {
-		return nil, &inputError{err}
+	if cfg.Auth, cfg.TLS, err = wiring.KafkaAccess(k); err != nil {
+		return nil, &exit.InputError{Err: err}
 	}
 	log, err := kafkalog.New(cfg)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -77,7 +78,7 @@ func TestTail_refuses_flags_of_two_kinds_of_brokers(t *testing.T) {
 		"-c " + file + " --pipeline topic --sasl-mechanism oauthbearer":          "give --user and --password-file with --sasl-mechanism, or --token-file with oauthbearer",
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
-		assert.True(t, code == exitUsage && strings.Contains(errs, want) && !strings.Contains(errs, "hidden"),
+		assert.True(t, code == exit.Usage && strings.Contains(errs, want) && !strings.Contains(errs, "hidden"),
 			"%s: got %d, %s", args, code, errs)
 	}
 }
@@ -158,7 +159,7 @@ func TestTail_of_Kafka_without_following_fails_where_there_is_none(t *testing.T)
 	require.NoError(t, l.Close())
 	code, _, errs := tailed(t, "--brokers", address, "--follow=false")
 	want := "error: connect to " + address + ": dial tcp " + address + ": connect: connection refused; is Kafka running there?\n"
-	assert.Equal(t, exitFailed, code)
+	assert.Equal(t, exit.Failed, code)
 	assert.Equal(t, want, errs)
 }
 
@@ -169,7 +170,7 @@ func TestTail_of_Kafka_names_the_file_that_cannot_be_read(t *testing.T) {
 		"--tls-ca /nope":     "error: --tls-ca: open /nope: no such file or directory\n",
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--brokers", "127.0.0.1:1", "--follow=false")...)
-		assert.Equal(t, exitFailed, code, args)
+		assert.Equal(t, exit.Failed, code, args)
 		assert.Equal(t, want, errs, args)
 	}
 }

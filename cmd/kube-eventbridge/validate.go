@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/preflight"
 )
 
 // verdict is what validate says of a file.
@@ -25,7 +27,7 @@ type verdict struct {
 	// Unreached are those of whom it is not known, with --cluster.
 	Unreached config.Problems `json:"unreached,omitempty"`
 	// Wildcards say what those of the file match, with --cluster.
-	Wildcards []matched `json:"wildcards,omitempty"`
+	Wildcards []preflight.Match `json:"wildcards,omitempty"`
 }
 
 // validateFlags are what the command line of validate says.
@@ -49,7 +51,7 @@ func newValidateCommand(s *streams) *cobra.Command {
 		Args: noArgs("kube-eventbridge validate --config {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !f.cluster && (f.kubeconfig != "" || f.context != "") {
-				return usagef("--kubeconfig and --context name a cluster, and none is asked: give --cluster too")
+				return exit.Usagef("--kubeconfig and --context name a cluster, and none is asked: give --cluster too")
 			}
 			return validate(cmd.Context(), s, &f)
 		},
@@ -82,13 +84,13 @@ func validate(ctx context.Context, s *streams, f *validateFlags) error {
 	if f.cluster && v.Valid {
 		cfg.Kubernetes.Kubeconfig = cmp.Or(f.kubeconfig, cfg.Kubernetes.Kubeconfig)
 		cfg.Kubernetes.Context = cmp.Or(f.context, cfg.Kubernetes.Context)
-		c := checkup{cfg: cfg}
-		if err := c.check(ctx); err != nil {
-			return err
+		found, unasked := preflight.Check(ctx, cfg, build().userAgent())
+		if unasked != nil {
+			return unasked
 		}
-		problems, unreached = config.Place(f.file, c.problems), config.Place(f.file, c.unreached)
-		warnings = append(warnings, config.Place(f.file, c.warnings)...)
-		v.Valid, v.Wildcards = len(problems) == 0, c.matches
+		problems, unreached = config.Place(f.file, found.Problems), config.Place(f.file, found.Unreached)
+		warnings = append(warnings, config.Place(f.file, found.Warnings)...)
+		v.Valid, v.Wildcards = len(problems) == 0, found.Wildcards
 		if len(problems)+len(unreached) > 0 {
 			err = &report{problems: problems, unreached: unreached}
 		}

@@ -9,6 +9,10 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
 // Set by the linker: -X main.version=… -X main.commit=….
@@ -52,6 +56,11 @@ func (b buildInfo) line() string {
 // userAgent returns what b is called in requests and in the API server's audit log, in the form that kubectl has.
 func (b buildInfo) userAgent() string {
 	return fmt.Sprintf("kube-eventbridge/%s (%s) commit/%.12s", b.Version, b.Platform, b.Commit)
+}
+
+// restConfig finds the API server as kubectl does.
+func restConfig(k config.Kubernetes) (*rest.Config, error) {
+	return wiring.RestConfig(k, build().userAgent())
 }
 
 func newVersionCommand(s *streams) *cobra.Command {

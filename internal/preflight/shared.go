@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package preflight
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -24,15 +25,15 @@ type resolved struct {
 // shares reports whether both have objects in common, as far as it is known before namespaces are selected: versions of a resource are the same objects.
 func (r resolved) shares(o resolved) bool {
 	same := r.is.Group == o.is.Group && r.is.Resource == o.is.Resource
-	return same && slices.ContainsFunc(scopesOf(r.entry), func(a string) bool {
-		return slices.ContainsFunc(scopesOf(o.entry), func(b string) bool { return a == "" || b == "" || a == b })
+	return same && slices.ContainsFunc(wiring.ScopesOf(r.entry), func(a string) bool {
+		return slices.ContainsFunc(wiring.ScopesOf(o.entry), func(b string) bool { return a == "" || b == "" || a == b })
 	})
 }
 
 // checkShared checks an entry against those before it in its pipeline, as run does when it knows what their names stand for, and returns them with it.
 func (c *checkup) checkShared(path string, before []resolved, r resolved) []resolved {
 	if i := slices.IndexFunc(before, r.shares); i >= 0 {
-		add(&c.problems, path+".resource", "%v and %v before it are one resource, %v, with objects in common, and an object belongs to one stream of a pipeline; "+
+		add(&c.Problems, path+".resource", "%v and %v before it are one resource, %v, with objects in common, and an object belongs to one stream of a pipeline; "+
 			"remove one, or give them different namespaces", r.entry.Resource, before[i].entry.Resource, r.is)
 	}
 	return append(before, r)
@@ -54,7 +55,7 @@ func (c *checkup) checkMeaning(
 		entry, membership.Offers{Known: true, Served: offers.All()}, membership.Namespaces{}, nil)
 	for _, p := range problems {
 		if p.Kind == membership.Ambiguous {
-			add(&c.warnings, path+".resource", "%s may mean several resources: %s; a new pipeline reads the first one, and one "+
+			add(&c.Warnings, path+".resource", "%s may mean several resources: %s; a new pipeline reads the first one, and one "+
 				"that has read another one before goes on with that; name it with its group",
 				r.Resource, strings.Join(p.Resources, ", "))
 		}
@@ -65,8 +66,8 @@ func (c *checkup) checkMeaning(
 	return plan[0].Stream.Resource
 }
 
-// misread returns what the API server shows to be wrong with what pipeline i reads, as run would end for. What the API server does not know, or cannot be asked, is not.
-func misread(d *source.Discovery, i int, p *config.Pipeline) config.Problems {
+// Misread returns what the API server shows to be wrong with what pipeline i reads, as run would end for. What the API server does not know, or cannot be asked, is not.
+func Misread(d *source.Discovery, i int, p *config.Pipeline) config.Problems {
 	c := &checkup{}
 	var before []resolved
 	for j := range p.Resources {
@@ -78,12 +79,12 @@ func misread(d *source.Discovery, i int, p *config.Pipeline) config.Problems {
 		switch {
 		case apimeta.IsNoMatchError(err):
 		case err != nil:
-			return c.problems
+			return c.Problems
 		case c.checkScope(path, r, found):
 			before = c.checkShared(path, before, resolved{r, found})
 		}
 	}
-	return c.problems
+	return c.Problems
 }
 
 // checkScope reports whether a resource can be read in the namespaces of an entry.
@@ -91,10 +92,10 @@ func (c *checkup) checkScope(path string, r *config.Resource, found source.Resou
 	switch {
 	case found.Namespaced:
 	case len(r.Namespaces) > 0:
-		add(&c.problems, path+".namespaces", "resource %s is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource, r.Namespaces[0])
+		add(&c.Problems, path+".namespaces", "resource %s is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource, r.Namespaces[0])
 		return false
 	case r.NamespaceSelector != "":
-		add(&c.problems, path+".namespaceSelector", "resource %s is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
+		add(&c.Problems, path+".namespaceSelector", "resource %s is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
 		return false
 	}
 	return true

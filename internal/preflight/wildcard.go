@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package preflight
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// matched is how many resources a wildcard names.
-type matched struct {
+// Match is how many resources a wildcard names.
+type Match struct {
 	Path     string `json:"path"`
 	Resource string `json:"resource"`
 	Count    int    `json:"count"`
@@ -23,21 +24,21 @@ type matched struct {
 func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, catalog *source.Catalog, path string, r *config.Resource) {
 	offers, err := catalog.Look(ctx)
 	if err != nil {
-		add(&c.unreached, path+".resource", "the API server does not say all that it has: %v", err)
+		add(&c.Unreached, path+".resource", "the API server does not say all that it has: %v", err)
 	}
 	if offers == nil {
 		return
 	}
-	w, namespaced, served := wildcardOf(r), len(r.Namespaces) > 0 || r.NamespaceSelector != "", offers.All()
+	w, namespaced, served := wiring.WildcardOf(r), len(r.Namespaces) > 0 || r.NamespaceSelector != "", offers.All()
 	found := w.Select(served, namespaced)
-	c.matches = append(c.matches, matched{Path: path + ".resource", Resource: r.Resource.String(), Count: len(found)})
+	c.Wildcards = append(c.Wildcards, Match{Path: path + ".resource", Resource: r.Resource.String(), Count: len(found)})
 	if err == nil {
 		c.checkExcluded(path, r, w.Idle(served))
 	}
 	if why := w.Nothing(served, namespaced); why != "" && err == nil {
-		add(&c.warnings, path+".resource", "%s selects nothing: %s; what comes is read", r.Resource, why)
+		add(&c.Warnings, path+".resource", "%s selects nothing: %s; what comes is read", r.Resource, why)
 	}
-	for _, ns := range scopesOf(r) {
+	for _, ns := range wiring.ScopesOf(r) {
 		c.checkReadable(ctx, client, path, r, ns, found)
 	}
 }
@@ -46,7 +47,7 @@ func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, cata
 func (c *checkup) checkExcluded(path string, r *config.Resource, idle []int) {
 	for _, i := range idle {
 		if e := r.Exclude[i]; !r.Resource.Beyond(e) {
-			add(&c.warnings, fmt.Sprintf("%s.exclude[%d]", path, i), "%s is nothing that %s names in the cluster now, so it leaves nothing out; kubectl api-resources lists what there is", e, r.Resource)
+			add(&c.Warnings, fmt.Sprintf("%s.exclude[%d]", path, i), "%s is nothing that %s names in the cluster now, so it leaves nothing out; kubectl api-resources lists what there is", e, r.Resource)
 		}
 	}
 }
@@ -69,9 +70,9 @@ func (c *checkup) checkReadable(ctx context.Context, client *source.Client, path
 		}
 		switch {
 		case err != nil:
-			add(&c.unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
+			add(&c.Unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
 		case len(lacking) > 0:
-			add(&c.warnings, path, "the user of the kubeconfig may not %s %s in %s, which are left out until it may; %s",
+			add(&c.Warnings, path, "the user of the kubeconfig may not %s %s in %s, which are left out until it may; %s",
 				verb, strings.Join(lacking, ", "), scopeName(ns), granted)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package wiring
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	checkpointkafka "github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
 
-// accessToKafka returns how a client proves to brokers who it is, and how the connections are protected. It reads the files of secrets.
-func accessToKafka(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err error) {
+// KafkaAccess returns how a client proves to brokers who it is, and how the connections are protected. It reads the files of secrets.
+func KafkaAccess(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err error) {
 	if t := k.TLS; t != nil {
 		protection = kafka.TLS{Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
 	}
@@ -32,15 +33,15 @@ func accessToKafka(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err 
 	}, protection, nil
 }
 
-// kafkaSinkConfig is that of a pipeline's sink, without a log. It reads the files of secrets.
-func kafkaSinkConfig(c *config.Pipeline, id checkpoint.Identity) (sinkkafka.Config, error) {
+// KafkaSink is that of a pipeline's sink, without a log. It reads the files of secrets.
+func KafkaSink(c *config.Pipeline, id checkpoint.Identity) (sinkkafka.Config, error) {
 	k := c.Sink.Kafka
-	auth, protection, err := accessToKafka(k)
+	auth, protection, err := KafkaAccess(k)
 	if err != nil {
 		return sinkkafka.Config{}, err
 	}
 	to := sinkkafka.Config{
-		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Cluster: id.Cluster, Pipeline: id.Pipeline, Topic: topicsOf(k, id),
+		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Cluster: id.Cluster, Pipeline: id.Pipeline, Topic: TopicsOf(k, id),
 		Compression: batch.Compression(k.Compression), Tombstones: k.Tombstones, Structured: c.Encoding.Mode == config.Structured,
 	}
 	if k.Create != nil {
@@ -49,34 +50,31 @@ func kafkaSinkConfig(c *config.Pipeline, id checkpoint.Identity) (sinkkafka.Conf
 	return to, nil
 }
 
-func (p *process) kafkaSink(
+func (w *Wiring) kafkaSink(
 	c *config.Pipeline, id checkpoint.Identity, clock *sinkkafka.Clock, epoch func() uint64,
 ) (*sinkkafka.Sink, error) {
-	to, err := kafkaSinkConfig(c, id)
+	to, err := KafkaSink(c, id)
 	if err != nil {
-		return nil, &inputError{err}
+		return nil, &exit.InputError{Err: err}
 	}
 	to.Epoch = epoch
-	to.Log, to.Clock, to.Fenced = p.log.With("pipeline", c.Name), clock, p.cfg.LeaderElection != nil
+	to.Log, to.Clock, to.Fenced = w.Log.With("pipeline", c.Name), clock, w.Elected
 	s, err := sinkkafka.New(to)
 	if err != nil {
-		return nil, &inputError{err}
+		return nil, &exit.InputError{Err: err}
 	}
 	return s, nil
 }
 
-// topicsOf is the template of a pipeline's topics with what is the same for all of them filled in, so that no topic of another pipeline fits it.
-func topicsOf(k *config.Kafka, id checkpoint.Identity) string {
+// TopicsOf is the template of a pipeline's topics with what is the same for all of them filled in, so that no topic of another pipeline fits it.
+func TopicsOf(k *config.Kafka, id checkpoint.Identity) string {
 	return strings.NewReplacer("{pipeline}", id.Pipeline, "{cluster}", id.Cluster).Replace(k.Topic)
 }
 
-// clientID is what brokers log, and meter, connections under.
-const clientID = "kube-eventbridge"
-
-// kafkaCheckpointConfig is that of a pipeline's checkpoint, without a log. It reads the files of secrets.
-func kafkaCheckpointConfig(c *config.Pipeline) (checkpointkafka.Config, error) {
+// KafkaCheckpoint is that of a pipeline's checkpoint, without a log. It reads the files of secrets.
+func KafkaCheckpoint(c *config.Pipeline) (checkpointkafka.Config, error) {
 	k := c.Sink.Kafka
-	auth, protection, err := accessToKafka(k)
+	auth, protection, err := KafkaAccess(k)
 	return checkpointkafka.Config{
 		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Topic: c.Checkpoint.Kafka.Topic, Replicas: c.Checkpoint.Kafka.Replicas,
 		Patience: openPatience,
@@ -84,11 +82,11 @@ func kafkaCheckpointConfig(c *config.Pipeline) (checkpointkafka.Config, error) {
 }
 
 // kafkaStore returns a checkpoint in a topic. It is opened when it is read first, so that brokers that are away keep no other pipeline from its work.
-func (p *process) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (openStore, error) {
-	at, err := kafkaCheckpointConfig(c)
+func (w *Wiring) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (Store, error) {
+	at, err := KafkaCheckpoint(c)
 	if err != nil {
-		return nil, &inputError{err}
+		return nil, &exit.InputError{Err: err}
 	}
-	at.Log, at.Elected = p.log.With("pipeline", c.Name), p.cfg.LeaderElection != nil
-	return lateStoreOf(c, id, func(ctx context.Context) (openStore, error) { return checkpointkafka.Open(ctx, at, id) })
+	at.Log, at.Elected = w.Log.With("pipeline", c.Name), w.Elected
+	return lateStoreOf(c, id, func(ctx context.Context) (Store, error) { return checkpointkafka.Open(ctx, at, id) })
 }

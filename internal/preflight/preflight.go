@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package preflight
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -17,32 +16,43 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	checkpointkafka "github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// askFor bounds how long one broker may take to say what it has.
-const askFor = 20 * time.Second
-
 // granted is what helps who lacks a permission.
 const granted = "kube-eventbridge rbac prints the roles that allow it"
 
-// checkup is what is found by asking an API server and brokers. Each finding has the path of the key that it is about.
+// Findings are what was found. Each has the path of the key that it is about, and no place in a file.
+type Findings struct {
+	// Problems have to be mended. Unreached are those of whom it is not known. Warnings cost something.
+	Problems, Unreached, Warnings config.Problems
+	// Wildcards say of each how many resources it names.
+	Wildcards []Match
+}
+
+// Check asks the API server and the brokers of a configuration about everything in it. It changes nothing. The user agent
+// is what the API server's audit log has. The error says why nobody can be asked.
+func Check(ctx context.Context, cfg *config.Config, userAgent string) (Findings, error) {
+	c := checkup{cfg: cfg, userAgent: userAgent}
+	err := c.check(ctx)
+	return c.Findings, err
+}
+
+// checkup asks.
 type checkup struct {
-	cfg *config.Config
-	// problems have to be mended; unreached are those of whom it is not known; warnings cost something.
-	problems, unreached, warnings config.Problems
-	// matches say of each wildcard how many resources it names.
-	matches []matched
+	cfg       *config.Config
+	userAgent string
+	Findings
 }
 
 func add(to *config.Problems, path, format string, args ...any) {
 	*to = append(*to, config.Problem{Path: path, Message: strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")})
 }
 
-// check asks about everything in the configuration. It changes nothing.
 func (c *checkup) check(ctx context.Context) error {
 	uid, err := c.checkAPI(ctx)
 	if err != nil {
@@ -54,27 +64,27 @@ func (c *checkup) check(ctx context.Context) error {
 		// Without a cluster's name, and without a cluster, {cluster} stands for any.
 		id := checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(c.cfg.Cluster, uid, "{cluster}"), Pipeline: p.Name}
 		if _, err := p.Encoding.Secrets.HashKey(); err != nil {
-			add(&c.problems, path+".encoding.secrets.hashes", "%v", err)
+			add(&c.Problems, path+".encoding.secrets.hashes", "%v", err)
 		}
-		unreached := len(c.unreached)
+		unreached := len(c.Unreached)
 		switch {
 		case p.Sink.NATS != nil:
 			c.checkNATS(ctx, path, p)
 		case p.Sink.Kafka != nil:
 			c.checkKafka(ctx, path, p, id)
 		}
-		c.checkBucket(ctx, path, p, len(c.unreached) == unreached)
+		c.checkBucket(ctx, path, p, len(c.Unreached) == unreached)
 	}
 	return nil
 }
 
 // checkAPI asks the API server about all resources, and returns the cluster's uid as far as it is told.
 func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
-	at, err := restConfig(c.cfg.Kubernetes)
+	at, err := wiring.RestConfig(c.cfg.Kubernetes, c.userAgent)
 	if err != nil {
 		return "", err
 	}
-	address, err := addressOf(at)
+	address, err := wiring.AddressOf(at)
 	if err != nil {
 		return "", err
 	}
@@ -90,12 +100,12 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 	uid, err = client.ClusterUID(ctx)
 	switch {
 	case apierrors.IsForbidden(err):
-		add(&c.problems, "kubernetes", "%v; %s", err, granted)
+		add(&c.Problems, "kubernetes", "%v; %s", err, granted)
 	case apierrors.IsUnauthorized(err):
-		add(&c.problems, "kubernetes", "the API server %s refuses the credentials: %v; name others with kubernetes.kubeconfig and kubernetes.context", address, err)
+		add(&c.Problems, "kubernetes", "the API server %s refuses the credentials: %v; name others with kubernetes.kubeconfig and kubernetes.context", address, err)
 		return "", nil
 	case err != nil:
-		add(&c.unreached, "kubernetes", "the API server %s cannot be asked: %v", address, err)
+		add(&c.Unreached, "kubernetes", "the API server %s cannot be asked: %v", address, err)
 		return "", nil
 	}
 	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})
@@ -131,9 +141,9 @@ func (c *checkup) checkLease(ctx context.Context, client *source.Client) {
 		return
 	}
 	const path = "leaderElection"
-	namespace, err := leaseNamespace(c.cfg)
+	namespace, err := wiring.LeaseNamespace(c.cfg)
 	if err != nil {
-		add(&c.problems, path, "%v", err)
+		add(&c.Problems, path, "%v", err)
 		return
 	}
 	for _, verb := range []string{"get", "create", "update"} {
@@ -144,23 +154,23 @@ func (c *checkup) checkLease(ctx context.Context, client *source.Client) {
 		allowed, err := client.Allowed(ctx, a)
 		switch {
 		case err != nil:
-			add(&c.unreached, path, "the API server does not say whether %s leases is allowed: %v", verb, err)
+			add(&c.Unreached, path, "the API server does not say whether %s leases is allowed: %v", verb, err)
 		case !allowed:
-			add(&c.problems, path, "the user of the kubeconfig may not %s lease %s in %s; %s", verb, e.ResourceName, scopeName(namespace), granted)
+			add(&c.Problems, path, "the user of the kubeconfig may not %s lease %s in %s; %s", verb, e.ResourceName, scopeName(namespace), granted)
 		}
 	}
 }
 
 // checkPermissions asks whether a resource may be read.
 func (c *checkup) checkPermissions(ctx context.Context, client *source.Client, path string, r *config.Resource, found source.Resource) {
-	for _, ns := range scopesOf(r) {
+	for _, ns := range wiring.ScopesOf(r) {
 		for _, verb := range []string{"list", "watch"} {
 			allowed, err := client.Allowed(ctx, source.Action{Verb: verb, Group: found.Group, Resource: found.Resource, Namespace: ns})
 			switch {
 			case err != nil:
-				add(&c.unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
+				add(&c.Unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
 			case !allowed:
-				add(&c.problems, path, "the user of the kubeconfig may not %s %s in %s; %s", verb, r.Resource, scopeName(ns), granted)
+				add(&c.Problems, path, "the user of the kubeconfig may not %s %s in %s; %s", verb, r.Resource, scopeName(ns), granted)
 			}
 		}
 	}
@@ -175,19 +185,11 @@ func (c *checkup) checkSelector(ctx context.Context, client *source.Client, path
 		allowed, err := client.Allowed(ctx, source.Action{Verb: verb, Resource: "namespaces"})
 		switch {
 		case err != nil:
-			add(&c.unreached, path+".namespaceSelector", "the API server does not say whether %s namespaces is allowed: %v", verb, err)
+			add(&c.Unreached, path+".namespaceSelector", "the API server does not say whether %s namespaces is allowed: %v", verb, err)
 		case !allowed:
-			add(&c.problems, path+".namespaceSelector", "the user of the kubeconfig may not %s namespaces; %s", verb, granted)
+			add(&c.Problems, path+".namespaceSelector", "the user of the kubeconfig may not %s namespaces; %s", verb, granted)
 		}
 	}
-}
-
-// scopesOf are the namespaces of an entry, an empty one for all of them.
-func scopesOf(r *config.Resource) []string {
-	if len(r.Namespaces) == 0 {
-		return []string{""}
-	}
-	return r.Namespaces
 }
 
 func scopeName(namespace string) string {
@@ -202,10 +204,10 @@ func (c *checkup) checkResource(d *source.Discovery, path string, r *config.Reso
 	found, err := d.Resolve(r.Resource.Arg())
 	switch {
 	case apimeta.IsNoMatchError(err):
-		add(&c.problems, path+".resource", "the cluster has no resource %s now; kubectl api-resources lists those that it has", r.Resource)
+		add(&c.Problems, path+".resource", "the cluster has no resource %s now; kubectl api-resources lists those that it has", r.Resource)
 		return found, false
 	case err != nil:
-		add(&c.unreached, path+".resource", "the API server does not say what it has: %v", err)
+		add(&c.Unreached, path+".resource", "the API server does not say what it has: %v", err)
 		return found, false
 	case !c.checkScope(path, r, found):
 		return found, false
@@ -213,26 +215,26 @@ func (c *checkup) checkResource(d *source.Discovery, path string, r *config.Reso
 	readable, err := d.Readable(found)
 	switch {
 	case err != nil:
-		add(&c.unreached, path+".resource", "the API server does not say what it has: %v", err)
+		add(&c.Unreached, path+".resource", "the API server does not say what it has: %v", err)
 	case !readable:
-		add(&c.problems, path+".resource", "%s cannot be listed and watched; name a resource that has the verbs list and watch in kubectl api-resources -o wide", r.Resource)
+		add(&c.Problems, path+".resource", "%s cannot be listed and watched; name a resource that has the verbs list and watch in kubectl api-resources -o wide", r.Resource)
 	}
 	return found, err == nil && readable
 }
 
 func (c *checkup) checkNATS(ctx context.Context, pipeline string, p *config.Pipeline) {
 	path := pipeline + ".sink.nats"
-	subject, err := subjectOf(p)
+	subject, err := wiring.SubjectOf(p)
 	if err != nil {
-		add(&c.problems, path+".subject", "%v", err)
+		add(&c.Problems, path+".subject", "%v", err)
 		return
 	}
-	to, err := natsConfig(p.Sink.NATS, subject)
+	to, err := wiring.NATSSink(p.Sink.NATS, subject)
 	if err != nil {
-		add(&c.problems, path, "%v", err)
+		add(&c.Problems, path, "%v", err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, askFor)
+	ctx, cancel := context.WithTimeout(ctx, wiring.AskFor)
 	defer cancel()
 	warnings, err := nats.Check(ctx, to)
 	c.noteBroker(path, strings.Join(to.Client.Servers, ","), warnings, err)
@@ -243,20 +245,20 @@ func (c *checkup) checkNATS(ctx context.Context, pipeline string, p *config.Pipe
 }
 
 func (c *checkup) checkKafka(ctx context.Context, path string, p *config.Pipeline, id checkpoint.Identity) {
-	to, err := kafkaSinkConfig(p, id)
+	to, err := wiring.KafkaSink(p, id)
 	if err != nil {
-		add(&c.problems, path+".sink.kafka", "%v", err)
+		add(&c.Problems, path+".sink.kafka", "%v", err)
 		return
 	}
 	to.Log = slog.New(slog.DiscardHandler)
-	limited, cancel := context.WithTimeout(ctx, askFor)
+	limited, cancel := context.WithTimeout(ctx, wiring.AskFor)
 	defer cancel()
 	warnings, err := sinkkafka.Check(limited, to)
 	c.noteBroker(path+".sink.kafka", strings.Join(to.Brokers, ","), warnings, err)
 	if p.Checkpoint.Kafka == nil || err != nil && !isUnusable(err) {
 		return // the same brokers would say the same
 	}
-	keep, err := kafkaCheckpointConfig(p)
+	keep, err := wiring.KafkaCheckpoint(p)
 	c.checkCheckpoint(ctx, path+".checkpoint.kafka", err, func(ctx context.Context) error { return checkpointkafka.Check(ctx, keep, id) })
 }
 
@@ -267,15 +269,15 @@ func isUnusable(err error) bool {
 
 func (c *checkup) noteBroker(path, at string, warnings []string, err error) {
 	for _, w := range warnings {
-		add(&c.warnings, path, "%s", w)
+		add(&c.Warnings, path, "%s", w)
 	}
 	switch {
 	case err == nil:
 	case isUnusable(err):
-		add(&c.problems, path, "%v", err)
+		add(&c.Problems, path, "%v", err)
 	case sink.IsPermanent(err):
-		add(&c.problems, path, "%s: %v", at, err)
+		add(&c.Problems, path, "%s: %v", at, err)
 	default:
-		add(&c.unreached, path, "%s cannot be asked: %v", at, err)
+		add(&c.Unreached, path, "%s cannot be asked: %v", at, err)
 	}
 }

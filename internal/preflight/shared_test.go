@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package preflight
 
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -42,7 +43,7 @@ func TestCheckShared_refuses_two_names_of_one_resource_with_objects_in_common(t 
 				", with objects in common, and an object belongs to one stream of a pipeline; remove one, or give them different namespaces"
 		}
 		before := u.checkShared("pipelines[0].resources[1]", u.checkShared("", nil, first), c.second)
-		got := u.problems.Error()
+		got := u.Problems.Error()
 		assert.True(t, got == want && len(before) == 2, "%s: got %q\nwant %q", c.name, got, want)
 	}
 }
@@ -64,7 +65,10 @@ func TestCheckMeaning_names_all_resources_that_a_name_may_mean(t *testing.T) {
 		"/apis/gateway.io/v1": gateways("gateway.io"),
 		"/apis/istio.io/v1":   gateways("istio.io"),
 	} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, text) })
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, text)
+		})
 	}
 	api := httptest.NewServer(mux)
 	t.Cleanup(api.Close)
@@ -79,7 +83,7 @@ func TestCheckMeaning_names_all_resources_that_a_name_may_mean(t *testing.T) {
 		var u checkup
 		catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
 		is := u.checkMeaning(t.Context(), catalog, "p", &config.Resource{Resource: name}, source.Resource{})
-		assert.Equal(t, want, u.warnings.Error())
+		assert.Equal(t, want, u.Warnings.Error())
 		assert.Equal(t, cmp.Or(name.Group, "gateway.io"), is.Group)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package wiring
 
 import (
 	"fmt"
@@ -8,13 +8,14 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
 
 // secretHashes returns how a pipeline shows that a Secret's value changed; nil if it does not. It reads the file of the key.
 func secretHashes(c *config.Pipeline) (*encode.Hashes, error) {
 	key, err := c.Encoding.Secrets.HashKey()
 	if err != nil {
-		return nil, &inputError{fmt.Errorf("pipeline %s: %w", c.Name, err)}
+		return nil, &exit.InputError{Err: fmt.Errorf("pipeline %s: %w", c.Name, err)}
 	}
 	if key == (config.Secret{}) {
 		return nil, nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package wiring
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,18 +19,19 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
 
-// restConfig finds the API server as kubectl does.
-func restConfig(k config.Kubernetes) (*rest.Config, error) {
+// RestConfig finds the API server as kubectl does. The user agent is what its audit log has.
+func RestConfig(k config.Kubernetes, userAgent string) (*rest.Config, error) {
 	loaded, rules := loadedConfig(k)
 	cfg, err := loaded.ClientConfig()
 	if err != nil {
-		return nil, usagef("find the API server: %w", explained(err, k, rules))
+		return nil, exit.Usagef("find the API server: %w", explained(err, k, rules))
 	}
 	// A limit on requests would only slow down the start; watches are not limited, and lists are paged by the feed.
 	cfg.QPS, cfg.Timeout = -1, 0
-	cfg.UserAgent = build().userAgent()
+	cfg.UserAgent = userAgent
 	return cfg, nil
 }
 
@@ -96,4 +98,26 @@ func contexts(raw *clientcmdapi.Config) string {
 		return "it has none, so it is no kubeconfig of a cluster"
 	}
 	return "it has: " + strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", ") + "; set --context or kubernetes.context"
+}
+
+// LeaseNamespace returns the namespace of the lease: the file's, or the process's own.
+func LeaseNamespace(c *config.Config) (string, error) {
+	if c.LeaderElection.ResourceNamespace != "" {
+		return c.LeaderElection.ResourceNamespace, nil
+	}
+	namespace, err := ownNamespace(c.Kubernetes)
+	if err != nil {
+		return "", fmt.Errorf("find the namespace of the lease: %w; set leaderElection.resourceNamespace", err)
+	}
+	return namespace, nil
+}
+
+// AddressOf returns the URL of an API server, without who asks it.
+func AddressOf(api *rest.Config) (*url.URL, error) {
+	at, _, err := rest.DefaultServerUrlFor(api)
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	at.User = nil
+	return at, nil
 }

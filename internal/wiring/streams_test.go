@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package wiring
 
 import (
 	"errors"
@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -23,7 +24,7 @@ import (
 func TestStreams_name_a_resource_so_that_the_API_server_knows_it(t *testing.T) {
 	cfg, err := config.FromArgs(config.Args{Resources: []string{"pods.v1", "deployments.v1.apps", "widgets.example.com", "nodes"}})
 	require.NoError(t, err)
-	specs, _ := must.Get2((&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"}))(t)
+	specs, _ := must.Get2((&Wiring{}).Streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"}))(t)
 	for i, want := range []schema.GroupVersionResource{
 		{Version: "v1", Resource: "pods"},
 		{Group: "apps", Version: "v1", Resource: "deployments"},
@@ -43,7 +44,7 @@ func TestStreams_are_one_for_each_namespace(t *testing.T) {
 	const file = `{pipelines: [{name: a, resources: [
     {resource: pods, namespaces: [x, y], delivery: latest, snapshot: never, labelSelector: "a=b"}, {resource: nodes}]}]}`
 	cfg, _ := must.Get2(config.Parse("f", []byte(file)))(t)
-	specs, _ := must.Get2((&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"}))(t)
+	specs, _ := must.Get2((&Wiring{}).Streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"}))(t)
 	require.Len(t, specs, 3)
 	for i, namespace := range []string{"x", "y", ""} {
 		if s := specs[i]; s.Namespace != namespace || s.Latest != (i < 2) || s.SkipSnapshot != (i < 2) || (s.LabelSelector == "a=b") != (i < 2) {
@@ -56,7 +57,7 @@ func TestStreams_are_one_for_each_namespace(t *testing.T) {
 func streamsOf(t *testing.T, file string) ([]bridge.StreamSpec, error) {
 	t.Helper()
 	cfg, _ := must.Get2(config.Parse("f", []byte(file)))(t)
-	specs, _, err := (&process{cfg: cfg}).streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
+	specs, _, err := (&Wiring{}).Streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"})
 	return specs, err
 }
 
@@ -82,7 +83,7 @@ func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testin
 	} {
 		require.NoError(t, os.WriteFile(key, []byte(text), 0o600))
 		specs, err := streamsOf(t, file)
-		var wrong *inputError
+		var wrong *exit.InputError
 		switch {
 		case want == "" && (err != nil || specs[0].Encoding.SecretHashes == nil):
 			t.Errorf("%q: %v", text, err)
