@@ -5,12 +5,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/app/apptest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -95,21 +93,21 @@ func TestReload_is_listened_for_before_the_file_is_read(t *testing.T) {
 }
 
 func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
-	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+	file := apptest.Configured(t, apptest.APIServer(t, apptest.Identified), "[{resource: pods}]")
 	p := runs(t, "run", "--config", file)
 	p.says("msg=publishing", 1)
 	p.hangups <- syscall.SIGHUP
 	p.says("configuration unchanged", 1)
 
-	rewritten(t, file, "{resource: pods}", "{resource: pods, payload: metadata}")
+	apptest.Rewrite(t, file, "{resource: pods}", "{resource: pods, payload: metadata}")
 	p.says(`msg="configuration applied"`, 1)
 	p.says(`what is read changes" pipeline=a ends=[pods] begins=[pods] stay=0`, 1)
-	rewritten(t, file, "format: text", "format: text, level: debug")
+	apptest.Rewrite(t, file, "format: text", "format: text, level: debug")
 	p.says(`msg="configuration applied"`, 2)
-	rewritten(t, file, "pipelines: [", "pipelines: [{name: b, resources: [{resource: pods}], sink: {stdout: {}}}, ")
+	apptest.Rewrite(t, file, "pipelines: [", "pipelines: [{name: b, resources: [{resource: pods}], sink: {stdout: {}}}, ")
 	p.says(`added=[b]`, 1)
 	p.says("msg=publishing", 2)
-	rewritten(t, file, "sink: {stdout: {}}}]", "onReject: stop, sink: {stdout: {}}}]")
+	apptest.Rewrite(t, file, "sink: {stdout: {}}}]", "onReject: stop, sink: {stdout: {}}}]")
 	p.says("restarted=[a]", 1)
 	p.says("msg=publishing", 3)
 
@@ -119,7 +117,7 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 		{"resource: pods, payload", "resource: places, payload", "resource places is cluster-scoped"},
 		{"dataDir: ", `cluster: x, dataDir: `, "cluster: cannot change while the process runs; restart the process"},
 	} {
-		rewritten(t, file, c.from, c.to)
+		apptest.Rewrite(t, file, c.from, c.to)
 		if c.want == "" {
 			continue
 		}
@@ -128,8 +126,8 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 			t.Errorf("readyz says %s", got)
 		}
 	}
-	rewritten(t, file, "cluster: x, ", "")
-	rewritten(t, file, "resource: places", "resource: pods")
+	apptest.Rewrite(t, file, "cluster: x, ", "")
+	apptest.Rewrite(t, file, "resource: places", "resource: pods")
 	p.says("configuration applied", 5)
 	assert.NotContains(t, readyz(t, p.stderr.String()), "refused", "readyz")
 }
@@ -137,7 +135,7 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 // The server of the process itself comes and goes with the pipelines that publish to it, and stays where it is.
 func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
 	testtier.Servers(t)
-	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+	file := apptest.Configured(t, apptest.APIServer(t, apptest.Identified), "[{resource: pods}]")
 	at := fmt.Sprintf("127.0.0.1:%d", must.Get(port.Free())(t))
 	listens := func() bool {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
@@ -150,18 +148,18 @@ func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
 	p.says("msg=publishing", 1)
 	embedded := fmt.Sprintf("pipelines: [{name: b, resources: [{resource: pods}], sink: {embedded: {listen: %q}}}, ", at)
 	for round := range 2 {
-		rewritten(t, file, "pipelines: [", embedded)
+		apptest.Rewrite(t, file, "pipelines: [", embedded)
 		p.hangups <- syscall.SIGHUP
 		p.says("added=[b]", round+1)
 		p.says("msg=publishing pipeline=b", round+1)
 		assert.True(t, listens(), "the server is not there")
 		if round == 0 {
-			rewritten(t, file, at, "127.0.0.1:1")
+			apptest.Rewrite(t, file, at, "127.0.0.1:1")
 			p.hangups <- syscall.SIGHUP
 			p.says("has another listen or storeDir than the server that runs in this process", 1)
-			rewritten(t, file, "127.0.0.1:1", at)
+			apptest.Rewrite(t, file, "127.0.0.1:1", at)
 		}
-		rewritten(t, file, embedded, "pipelines: [")
+		apptest.Rewrite(t, file, embedded, "pipelines: [")
 		p.hangups <- syscall.SIGHUP
 		p.says("removed=[b]", round+1)
 		assert.False(t, listens(), "the server is there still")
@@ -170,144 +168,15 @@ func TestRun_begins_and_ends_its_own_server_as_its_file_says(t *testing.T) {
 
 // A terminal that closes ends the process, as it does without this program's doing.
 func TestRun_without_a_file_leaves_SIGHUP_alone(t *testing.T) {
-	api := apiServer(t, identified)
+	api := apptest.APIServer(t, apptest.Identified)
 	p := runs(t, byArgs(t, api, t.TempDir())...)
 	p.says("stream watches", 1)
 	assert.False(t, p.listened.Load(), "it takes the signal")
 }
 
-// What is half written may be a valid file; what is exchanged may be gone for a moment.
-func TestReloads_wait_until_a_file_has_settled(t *testing.T) {
-	api := apiServer(t, func(http.ResponseWriter, *http.Request) {})
-	file := configured(t, api, "[{resource: pods}]")
-	p, first := assembled(t, file, &output{}), lookAt(file).data
-	p.reloads = newReloads(p, file, first)
-	gone, bad, good := glance{err: errors.New("it is gone")}, glance{data: []byte("{}")}, glance{data: []byte(strings.Replace(string(first), "resource: pods", "resource: nodes", 1))}
-	for i, step := range []struct {
-		now           glance
-		asked         bool
-		failed, taken bool
-	}{
-		{glance{data: first}, false, false, false},
-		{gone, false, false, false},
-		{glance{data: first}, false, false, false},
-		{bad, false, false, false},
-		{gone, false, false, false},
-		{bad, false, false, false},
-		{bad, false, true, false},
-		{good, false, true, false},
-		{good, false, false, true},
-		{good, false, false, true},
-		{bad, true, true, true},
-		{glance{data: first}, true, false, false},
-	} {
-		p.reloads.see(t.Context(), step.now, step.asked)
-		taken := p.current.Pipelines[0].Resources[0].Resource.Plural == "nodes"
-		if failed := p.reloads.now().Err != nil; failed != step.failed || taken != step.taken {
-			t.Errorf("step %d: refused %v, taken %v: %v", i, failed, taken, p.reloads.now().Err)
-		}
-	}
-}
-
-// A stop, a takeover and the streams need not wait for what a changed file has to be asked about.
-func TestReloads_hold_up_nothing_while_the_API_server_is_silent(t *testing.T) {
-	asked := make(chan struct{}, 100)
-	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
-		<-r.Context().Done()
-	}))
-	defer api.Close()
-	file := configured(t, api, "[{resource: pods}]")
-	p := assembled(t, file, &output{})
-	p.reloads = newReloads(p, file, lookAt(file).data)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	rewritten(t, file, "resource: pods", "resource: nodes")
-	seen := make(chan struct{})
-	go func() {
-		defer close(seen)
-		p.reloads.see(ctx, lookAt(file), true)
-	}()
-	<-asked
-	if !p.turn.TryLock() {
-		t.Error("it holds the turn")
-	} else {
-		p.turn.Unlock()
-	}
-	reset := make(chan struct{})
-	go func() {
-		defer close(reset)
-		p.catalog.Now()
-	}()
-	select {
-	case <-reset:
-	case <-time.After(time.Minute):
-		t.Error("it holds what the streams ask")
-	}
-	stop()
-	select {
-	case <-seen:
-	case <-time.After(time.Minute):
-		t.Error("it goes on after a stop")
-	}
-	<-reset
-	<-seen
-	assert.Equal(t, "pods", p.current.Pipelines[0].Resources[0].Resource.Plural,
-		"a process that stops goes by the file")
-}
-
-// A process that ends while a reload waits for its turn has nothing that the file could be for.
-func TestTurnTo_leaves_all_as_it_is_where_the_process_has_ended_meanwhile(t *testing.T) {
-	for name, ends := range map[string]bool{"it has ended": true, "it runs": false} {
-		t.Run(name, func(t *testing.T) {
-			file := configured(t, apiServer(t, identified), "[{resource: pods}]")
-			p := assembled(t, file, &output{})
-			rewritten(t, file, "resource: pods", "resource: nodes")
-			cfg, _ := must.Get2(p.flags.parse(lookAt(file).data))(t)
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			turned := make(chan error, 1)
-			diff := p.current.Compare(cfg)
-			p.turn.Lock()
-			go func() { turned <- p.turnTo(ctx, cfg, diff) }()
-			if ends {
-				stop()
-			}
-			p.turn.Unlock()
-			if err := <-turned; errors.Is(err, context.Canceled) != ends || (p.current == cfg) == ends {
-				t.Errorf("it goes by the file: %v, %v", p.current == cfg, err)
-			}
-		})
-	}
-}
-
-// What a file names may come later; that is not told each time.
-func TestReloads_try_again_what_was_refused(t *testing.T) {
-	api := apiServer(t, func(http.ResponseWriter, *http.Request) {})
-	file := configured(t, api, "[{resource: pods}]")
-	rewritten(t, file, "stdout: {}", "nats: {}")
-	var logged output
-	p, first := assembled(t, file, &logged), lookAt(file).data
-	p.reloads = newReloads(p, file, first)
-	rewritten(t, file, "nats: {}", "nats: {tokenFile: token}")
-	for range 3 {
-		p.reloads.tried = time.Time{}
-		p.reloads.see(t.Context(), lookAt(file), false)
-		p.reloads.see(t.Context(), lookAt(file), false)
-	}
-	if err := p.reloads.now().Err; err == nil || !strings.Contains(err.Error(), "no such file") || strings.Count(logged.String(), "level=ERROR") != 1 {
-		t.Errorf("it was refused for %v: %s", err, &logged)
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
-	p.reloads.tried = time.Time{}
-	p.reloads.see(t.Context(), lookAt(file), false)
-	err := p.reloads.now().Err
-	assert.True(t, err == nil && p.current.Pipelines[0].Sink.NATS.TokenFile != "", "it is refused still: %v", err)
-}
-
 // A file may be a pipe, which has its text once, and then makes whoever opens it wait.
 func TestRun_ends_where_its_file_is_a_pipe(t *testing.T) {
-	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+	file := apptest.Configured(t, apptest.APIServer(t, apptest.Identified), "[{resource: pods}]")
 	text := must.Get(os.ReadFile(file))(t)
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -317,7 +186,7 @@ func TestRun_ends_where_its_file_is_a_pipe(t *testing.T) {
 	p.says("msg=publishing", 1)
 	require.NoError(t, <-written)
 	select {
-	case <-time.After(2 * glanceEvery): // it would have opened the pipe, and waited
+	case <-time.After(2 * time.Second): // it would have opened the pipe, and waited
 	case code := <-p.ended:
 		p.ended <- code
 	}

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +60,7 @@ func newRoot(s *streams) *cobra.Command {
 		if !printVersion {
 			return cmd.Help()
 		}
-		_, err := io.WriteString(s.Out, build().line())
+		_, err := io.WriteString(s.Out, lineOf(build()))
 		return err
 	}
 	// Not cobra's own flag: its text would be a template, and with templates the linker keeps every exported method of every type, a fifth of the program.
@@ -97,7 +95,7 @@ func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
 	var input *exit.InputError
 	to := inert.NewWriter(s.Err)
 	switch {
-	case err == nil, readerGone(err) && cmd.Name() != "run":
+	case err == nil, exit.ReaderGone(err) && cmd.Name() != "run":
 		return exit.Done
 	case errors.As(err, &checked):
 		_, _ = fmt.Fprintln(to, checked)
@@ -159,13 +157,6 @@ func refuseOtherShells(root *cobra.Command) {
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
-}
-
-// readerGone reports whether an error says that the reader of the standard output has ended, as head does once it has
-// enough.
-func readerGone(err error) bool {
-	var at *fs.PathError
-	return errors.As(err, &at) && at.Path == os.Stdout.Name() && errors.Is(at.Err, syscall.EPIPE)
 }
 
 // onStart calls f before the code of any command at or below cmd: what fails earlier is the command line.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/app"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
@@ -48,7 +49,10 @@ func newRunCommand(s *streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return run(cmd.Context(), s, cfg, &flags, hangups)
+			return app.Run(cmd.Context(), app.Options{
+				Config: cfg, File: flags.file, Data: flags.read, Parse: flags.parse, Serves: flags.serves(),
+				Out: s.Out, Err: s.Err, Format: flags.format(s), Klog: s.Klog, Hangups: hangups, Build: build(),
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "the configuration file")
@@ -150,3 +154,6 @@ func (f *runFlags) override(cfg *config.Config) {
 	cfg.Kubernetes.Kubeconfig = cmp.Or(f.kubeconfig, cfg.Kubernetes.Kubeconfig)
 	cfg.Kubernetes.Context = cmp.Or(f.context, cfg.Kubernetes.Context)
 }
+
+// serves reports whether there is a server for metrics and probes. What prints to a terminal has none unless it is asked for, so that it runs beside a bridge.
+func (f *runFlags) serves() bool { return f.file != "" || f.output == "" || f.listen != "" }

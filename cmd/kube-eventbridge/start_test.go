@@ -3,31 +3,26 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"log/slog"
 	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/klog/v2"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/app/apptest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -51,7 +46,7 @@ func (a *announced) Write(p []byte) (int, error) {
 // byArgs is the command line that runs pods of api with state in dir and servers on free ports.
 func byArgs(t *testing.T, api *httptest.Server, dir string, more ...string) []string {
 	t.Helper()
-	kubeconfig := filepath.Join(filepath.Dir(configured(t, api, "[{resource: pods}]")), "kubeconfig")
+	kubeconfig := filepath.Join(filepath.Dir(apptest.Configured(t, api, "[{resource: pods}]")), "kubeconfig")
 	return append([]string{
 		"run", "pods", "--kubeconfig", kubeconfig, "--data-dir", dir, "--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0",
 	}, more...)
@@ -77,7 +72,7 @@ func published(t *testing.T, args []string, then func()) string {
 }
 
 func TestRun_without_a_file_tells_where_all_is_and_does_not_wait_for_its_own_server(t *testing.T) {
-	api, dir := apiServer(t, identified), filepath.Join(t.TempDir(), "state")
+	api, dir := apptest.APIServer(t, apptest.Identified), filepath.Join(t.TempDir(), "state")
 	for range 2 { // at the first start and at the next
 		log := published(t, byArgs(t, api, dir), func() {})
 		for _, want := range []string{
@@ -92,7 +87,7 @@ func TestRun_without_a_file_tells_where_all_is_and_does_not_wait_for_its_own_ser
 }
 
 func TestRun_that_prints_has_a_server_only_where_it_is_asked_for(t *testing.T) {
-	api := apiServer(t, identified)
+	api := apptest.APIServer(t, apptest.Identified)
 	all := byArgs(t, api, t.TempDir(), "-o", "json")
 	without := slices.Concat(all[:6], all[10:])
 	listening := slices.Concat(all[:8], all[10:])
@@ -107,7 +102,7 @@ func TestRun_that_prints_has_a_server_only_where_it_is_asked_for(t *testing.T) {
 }
 
 func TestRun_names_the_flag_for_another_directory(t *testing.T) {
-	api, dir := apiServer(t, identified), t.TempDir()
+	api, dir := apptest.APIServer(t, apptest.Identified), t.TempDir()
 	log := published(t, byArgs(t, api, dir), func() {
 		// A second server in a directory that is in use would destroy it: the checkpoint has to be refused before there is one.
 		fails(t, byArgs(t, api, dir), exit.Failed, "is in use by another kube-eventbridge", "another path is named with --data-dir")
@@ -140,11 +135,11 @@ func fails(t *testing.T, args []string, code int, wants ...string) {
 func TestRun_names_the_flag_or_key_of_an_address_in_use(t *testing.T) {
 	taken := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
-	api, at := apiServer(t, identified), taken.Addr().String()
+	api, at := apptest.APIServer(t, apptest.Identified), taken.Addr().String()
 	fails(t, byArgs(t, api, t.TempDir(), "--listen", at), exit.Failed, at, "address already in use; set --listen to a free address")
 	fails(t, byArgs(t, api, t.TempDir(), "--listen", "192.0.2.7:8080"), exit.Failed, "192.0.2.7:8080", "set --listen to an address of this machine")
 	fails(t, byArgs(t, api, t.TempDir(), "--broker-listen", at), exit.Failed, at, "or set --broker-listen to another address")
-	file := configured(t, api, "[{resource: pods}]")
+	file := apptest.Configured(t, api, "[{resource: pods}]")
 	text := strings.Replace(string(must.Get(os.ReadFile(file))(t)), "server: {", `server: {admin: "`+at+`", `, 1)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	fails(t, []string{"run", "--config", file}, exit.Failed, at, "address already in use; set server.admin to a free address")
@@ -152,7 +147,7 @@ func TestRun_names_the_flag_or_key_of_an_address_in_use(t *testing.T) {
 
 // Who runs the tests may write everywhere, so that the place has to be none: below a file there are no directories.
 func TestRun_names_what_has_to_be_writable(t *testing.T) {
-	api, file := apiServer(t, identified), filepath.Join(t.TempDir(), "file")
+	api, file := apptest.APIServer(t, apptest.Identified), filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	below := filepath.Join(file, "state")
 	fails(t, byArgs(t, api, below), exit.Failed, below, "set --data-dir to a directory that can be written")
@@ -161,10 +156,10 @@ func TestRun_names_what_has_to_be_writable(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(store, "nats"), nil, 0o600))
 	fails(t, byArgs(t, api, store), exit.Failed, filepath.Join(store, "nats"), "set --data-dir to a directory that can be written")
 
-	bridge := configured(t, api, "[{resource: pods}]")
-	rewritten(t, bridge, fmt.Sprintf("dataDir: %q", filepath.Dir(bridge)), fmt.Sprintf("dataDir: %q", below))
+	bridge := apptest.Configured(t, api, "[{resource: pods}]")
+	apptest.Rewrite(t, bridge, fmt.Sprintf("dataDir: %q", filepath.Dir(bridge)), fmt.Sprintf("dataDir: %q", below))
 	fails(t, []string{"run", "--config", bridge}, exit.Failed, below, "set dataDir to a directory that can be written")
-	rewritten(t, bridge, "name: a,", fmt.Sprintf("name: a, checkpoint: {file: {path: %q}},", below))
+	apptest.Rewrite(t, bridge, "name: a,", fmt.Sprintf("name: a, checkpoint: {file: {path: %q}},", below))
 	fails(t, []string{"run", "--config", bridge}, exit.Failed, "set pipelines[0].checkpoint.file.path to a directory")
 }
 
@@ -172,83 +167,28 @@ func TestRun_names_what_has_to_be_writable(t *testing.T) {
 func TestRun_needs_no_home_where_nothing_is_written_there(t *testing.T) {
 	t.Setenv("HOME", "")
 	t.Setenv("XDG_STATE_HOME", "")
-	api := apiServer(t, identified)
-	bridge := configured(t, api, "[{resource: pods}]")
-	rewritten(t, bridge, fmt.Sprintf("dataDir: %q, ", filepath.Dir(bridge)), "")
-	rewritten(t, bridge, "format: text", "format: json")
+	api := apptest.APIServer(t, apptest.Identified)
+	bridge := apptest.Configured(t, api, "[{resource: pods}]")
+	apptest.Rewrite(t, bridge, fmt.Sprintf("dataDir: %q, ", filepath.Dir(bridge)), "")
+	apptest.Rewrite(t, bridge, "format: text", "format: json")
 	fails(t, []string{"run", "--config", bridge}, exit.Failed, "find a directory for state", "set dataDir")
 
-	rewritten(t, bridge, "sink: {stdout: {}}", fmt.Sprintf("sink: {nats: {servers: [%q]}}, checkpoint: {nats: {}}", startServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir()})))
+	apptest.Rewrite(t, bridge, "sink: {stdout: {}}", fmt.Sprintf("sink: {nats: {servers: [%q]}}, checkpoint: {nats: {}}", startServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir()})))
 	if log := published(t, []string{"run", "--config", bridge}, func() {}); strings.Contains(log, "HOME") || strings.Contains(log, "dataDir") {
 		t.Errorf("the log is about a directory: %s", log)
 	}
 }
 
-// rewritten replaces from, which has to be there, by to.
-func rewritten(t *testing.T, file, from, to string) {
-	t.Helper()
-	data := must.Get(os.ReadFile(file))(t)
-	require.True(t, bytes.Contains(data, []byte(from)), "%s is not in %s", from, data)
-	require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600))
-}
-
-func TestUnwritable_is_what_trying_again_does_not_mend(t *testing.T) {
-	for _, err := range []error{syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.ENOTDIR, syscall.ENOENT} {
-		assert.True(t, unwritable(fmt.Errorf("open: %w", &fs.PathError{Op: "open", Err: err})), "%v is not", err)
-	}
-	for _, err := range []error{syscall.ENOSPC, syscall.EIO, errors.New("damaged")} {
-		assert.False(t, unwritable(err), "%v is", err)
-	}
-}
-
 func TestRun_calls_secrets_that_are_not_there_wrong_usage(t *testing.T) {
-	api := apiServer(t, identified)
+	api := apptest.APIServer(t, apptest.Identified)
 	for sink, want := range map[string]string{
 		"tokenEnv: BRIDGE_NOT_SET":         "the environment variable BRIDGE_NOT_SET is not set",
 		"tokenFile: no-token":              "no-token: no such file or directory",
 		"tls: {caFile: no-authority}":      "no-authority: no such file or directory",
 		"user: u, passwordEnv: BRIDGE_NOT": "the environment variable BRIDGE_NOT is not set",
 	} {
-		file := configured(t, api, "[{resource: pods}]")
-		rewritten(t, file, "stdout: {}", "nats: {"+sink+"}")
+		file := apptest.Configured(t, api, "[{resource: pods}]")
+		apptest.Rewrite(t, file, "stdout: {}", "nats: {"+sink+"}")
 		fails(t, []string{"run", "--config", file}, exit.Usage, "pipeline a: ", want)
 	}
-}
-
-func TestQuiet_leaves_out_what_klog_says_to_its_developers(t *testing.T) {
-	var debug, info bytes.Buffer
-	for out, l := range map[*bytes.Buffer]config.Level{&debug: config.LevelDebug, &info: config.LevelInfo} {
-		klog.SetSlogLogger(slog.New(quiet{newLogger(out, config.Log{Level: l, Format: config.FormatText}, level(l)).Handler()}))
-		for v, text := range []string{"zero", "one", "two", "three", "four"} {
-			klog.Background().WithName("client").WithValues("a", 1).V(v).Info(text)
-		}
-		klog.ClearLogger()
-	}
-	for out, want := range map[*bytes.Buffer][]string{&debug: {"zero", "one"}, &info: {"zero"}} {
-		assert.Equal(t, len(want), strings.Count(out.String(), "\n"), "lines, want %v: %s", want, out)
-		for _, text := range want {
-			assert.Contains(t, out.String(), "msg="+text, "%s is not in %s", text, out)
-		}
-	}
-}
-
-func TestQuiet_leaves_out_that_a_stop_has_ended_a_request(t *testing.T) {
-	var out bytes.Buffer
-	log := slog.New(quiet{newLogger(&out, config.Log{Format: config.FormatText}, slog.LevelInfo).Handler()})
-	log.Error("read", "err", fmt.Errorf("body: %w", context.Canceled))
-	assert.Empty(t, out.String())
-	log.Error("read", "err", io.ErrUnexpectedEOF)
-	assert.Contains(t, out.String(), "unexpected EOF")
-}
-
-// The address is in events of Knative's profile, and in the log.
-func TestReach_keeps_the_user_of_an_address_to_itself(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n" +
-		"clusters: [{name: c, cluster: {server: 'http://bridge:canary@127.0.0.1:1/path'}}]\n"
-	require.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
-	p := &process{cfg: &config.Config{Kubernetes: config.Kubernetes{Kubeconfig: kubeconfig}}}
-	require.NoError(t, p.reach())
-	assert.Equal(t, "127.0.0.1:1", p.host, "host, address")
-	assert.Equal(t, "http://127.0.0.1:1/path", p.apiServer, "host, address")
 }

@@ -84,7 +84,7 @@ func validate(ctx context.Context, s *streams, f *validateFlags) error {
 	if f.cluster && v.Valid {
 		cfg.Kubernetes.Kubeconfig = cmp.Or(f.kubeconfig, cfg.Kubernetes.Kubeconfig)
 		cfg.Kubernetes.Context = cmp.Or(f.context, cfg.Kubernetes.Context)
-		found, unasked := preflight.Check(ctx, cfg, build().userAgent())
+		found, unasked := preflight.Check(ctx, cfg, build().UserAgent())
 		if unasked != nil {
 			return unasked
 		}

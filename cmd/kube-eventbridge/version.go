@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/app"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
@@ -18,18 +19,10 @@ import (
 // Set by the linker: -X main.version=… -X main.commit=….
 var version, commit string
 
-// buildInfo says what was built, from what and with what.
-type buildInfo struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-}
-
 // build describes this binary. What the linker was not told comes from the module's build information; "unknown" where
 // that has nothing either.
-func build() buildInfo {
-	b := buildInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+func build() app.Build {
+	b := app.Build{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if b.Version == "" && info.Main.Version != "(devel)" {
 			b.Version = info.Main.Version
@@ -48,19 +41,14 @@ func build() buildInfo {
 	return b
 }
 
-// line returns b for a person.
-func (b buildInfo) line() string {
+// lineOf returns a build for a person.
+func lineOf(b app.Build) string {
 	return fmt.Sprintf("kube-eventbridge %s, commit %s, %s, %s\n", b.Version, b.Commit, b.Go, b.Platform)
-}
-
-// userAgent returns what b is called in requests and in the API server's audit log, in the form that kubectl has.
-func (b buildInfo) userAgent() string {
-	return fmt.Sprintf("kube-eventbridge/%s (%s) commit/%.12s", b.Version, b.Platform, b.Commit)
 }
 
 // restConfig finds the API server as kubectl does.
 func restConfig(k config.Kubernetes) (*rest.Config, error) {
-	return wiring.RestConfig(k, build().userAgent())
+	return wiring.RestConfig(k, build().UserAgent())
 }
 
 func newVersionCommand(s *streams) *cobra.Command {
@@ -72,7 +60,7 @@ func newVersionCommand(s *streams) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			b := build()
 			return printAs(s.Out, output, b, func(w io.Writer) error {
-				_, err := io.WriteString(w, b.line())
+				_, err := io.WriteString(w, lineOf(b))
 				return err
 			})
 		},

@@ -3,7 +3,13 @@
 // Package exit has the exit codes of the program, and marks the errors that a user mends by writing something else.
 package exit
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
 
 // The exit codes; a second signal adds 128+n.
 const (
@@ -33,3 +39,10 @@ func (e *InputError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what is wrong.
 func (e *InputError) Unwrap() error { return e.Err }
+
+// ReaderGone reports whether an error says that the reader of the standard output has ended, as head does once it has
+// enough.
+func ReaderGone(err error) bool {
+	var at *fs.PathError
+	return errors.As(err, &at) && at.Path == os.Stdout.Name() && errors.Is(at.Err, syscall.EPIPE)
+}

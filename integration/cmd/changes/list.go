@@ -41,7 +41,7 @@ const (
 	bridge       = "internal/bridge"
 	epochsFile   = "internal/bridge/ledger/epochs.go"
 	namesFile    = "internal/bridge/membership/names.go"
-	endedFile    = "cmd/kube-eventbridge/fleetended.go"
+	endedFile    = "internal/app/fleetended.go"
 
 	goesOn  = "TestFleet_goes_on_without_a_pipeline_that_has_to_end_and_tries_it_again"
 	found   = "TestFound_decides_how_to_start/"
@@ -619,7 +619,7 @@ var firstCase = slices.Concat(
 			`shown = later(shown, w.reached())`, `_ = w.reached()`,
 			"TestReader_ends_where_the_server_is_older_than_what_was_published"),
 	),
-	in("cmd/kube-eventbridge/processserver.go",
+	in("internal/app/server.go",
 		broken("a connection on which nothing is asked is closed", `, IdleTimeout: idleTime}`, `, IdleTimeout: time.Hour}`,
 			"TestServer_closes_connections_that_nothing_happens_on"),
 		broken("a connection whose answer is not read is closed", ` WriteTimeout: writeTime,`, ``,
@@ -1187,7 +1187,7 @@ var alone = slices.Concat(
 			"TestFleet_gives_the_checkpoint_of_a_pipeline_that_has_ended_back"),
 		broken("a pipeline that has ended is tried again", `!m.ended || time.Now().Before(m.again)`, `m.ended`, goesOn),
 	),
-	in("cmd/kube-eventbridge/fleet.go",
+	in("internal/app/fleet.go",
 		broken("a pipeline may begin although another one's checkpoint cannot be opened",
 			`m.err, err = unopened.error, nil`, `m.err = unopened.error`,
 			"TestFleet_begins_although_a_checkpoint_cannot_be_opened"),

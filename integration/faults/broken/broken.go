@@ -99,11 +99,11 @@ func Bridges() map[string]Bridge {
 		}
 `,
 			}, {
-				File: "internal/bridge/stream.go", Old: "	s.ledger.Put(key, apply(known, exists, next))\n",
+				File: "internal/bridge/stream.go", Old: "	s.ledger.Put(key, ledger.Apply(known, exists, next))\n",
 				New: `	if exists && known.UID == next.UID && known.ResourceVersion != next.ResourceVersion {
 		older.Store(key+next.UID, known.ResourceVersion)
 	}
-	s.ledger.Put(key, apply(known, exists, next))
+	s.ledger.Put(key, ledger.Apply(known, exists, next))
 `,
 			}, {
 				File: "internal/bridge/stream.go",
@@ -164,7 +164,7 @@ func Bridges() map[string]Bridge {
 		},
 		"a pipeline that ends the others": {
 			Changes: []edit.Change{{
-				File: "cmd/kube-eventbridge/fleetended.go", Old: "		ended = append(ended, m)\n", New: "		return m.err\n",
+				File: "internal/app/fleetended.go", Old: "		ended = append(ended, m)\n", New: "		return m.err\n",
 			}},
 			Second: true, Faults: []string{replaced},
 			Kind: "bridge ended", What: "SECOND",

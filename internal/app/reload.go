@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"bytes"
@@ -173,7 +173,7 @@ func (r *reloads) load(ctx context.Context, now glance) error {
 		return now.err
 	}
 	p := r.process
-	cfg, warnings, err := p.flags.parse(now.data)
+	cfg, warnings, err := p.parse(now.data)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (r *reloads) complain(err error) {
 func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (config.Difference, error) {
 	diff := p.compare(cfg)
 	if len(diff.Fixed) > 0 {
-		return diff, config.PlaceRead(p.flags.file, data, diff.Fixed)
+		return diff, config.PlaceRead(p.file, data, diff.Fixed)
 	}
 	if diff.None() {
 		return diff, nil
@@ -232,7 +232,7 @@ func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (c
 	case err != nil:
 		return diff, err
 	case len(wrong) > 0:
-		return diff, config.PlaceRead(p.flags.file, data, wrong)
+		return diff, config.PlaceRead(p.file, data, wrong)
 	}
 	return diff, p.turnTo(ctx, cfg, diff)
 }

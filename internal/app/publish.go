@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ func (p *process) publish(ctx context.Context) error {
 		return err
 	}
 	return p.beside(ctx, func(ctx context.Context) error {
-		about := []any{"version", build().Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID", uid}
+		about := []any{"version", p.build.Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID", uid}
 		if p.cfg.KeepsState() {
 			about = append(about, "dataDir", p.dataDir())
 		}
@@ -166,7 +166,7 @@ func (p *process) pipeline(cfg *config.Config, i int, uid string, server *broker
 // wiring makes the parts of pipelines.
 func (p *process) wiring() *wiring.Wiring {
 	return &wiring.Wiring{
-		Log: p.log, Elected: p.cfg.LeaderElection != nil, Out: p.out.Out, Format: p.format, APIServer: p.apiServer,
+		Log: p.log, Elected: p.cfg.LeaderElection != nil, Out: p.out, Format: p.format, APIServer: p.apiServer,
 	}
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,11 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/app/apptest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 )
 
 // takenError is what a checkpoint says that a later writer has taken over.
@@ -58,16 +61,20 @@ func fenced(t *testing.T, m *member) *fencedStore {
 	return store
 }
 
+// output may be written to and read at the same time.
+type output = testlog.Text
+
 // assembled is a process that goes by a file.
 func assembled(t *testing.T, file string, log *output) *process {
 	t.Helper()
 	p := &process{
-		out: &streams{Out: &output{}}, log: newLogger(log, config.Log{Format: config.FormatText}, slog.LevelInfo), level: &slog.LevelVar{}, registry: prometheus.NewRegistry(),
-		flags: &runFlags{file: file}, selects: func() {},
+		out: io.Discard, log: newLogger(log, config.Log{Format: config.FormatText}, slog.LevelInfo), level: &slog.LevelVar{}, registry: prometheus.NewRegistry(),
+		file: file, selects: func() {},
+		parse: func(data []byte) (*config.Config, config.Problems, error) { return config.LoadRead(file, data) },
 	}
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	p.current, _ = must.Get2(p.flags.parse(data))(t)
+	p.current, _ = must.Get2(p.parse(data))(t)
 	p.cfg, p.metrics = p.current, health.NewMetrics(p.registry)
 	require.NoError(t, p.reach())
 	asking, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -94,7 +101,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log output
-			file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+			file := apptest.Configured(t, apptest.APIServer(t, apptest.Identified), "[{resource: pods}]")
 			p := assembled(t, file, &log)
 			f := must.Get(p.newFleet("uid", p.current, nil))(t)
 			store := fenced(t, f.members[0])
@@ -103,9 +110,9 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			ended := make(chan error, 1)
 			go func() { ended <- f.run(ctx) }()
 			must.Happen(t, "it is logged", func() bool { return strings.Contains(log.String(), "stream watches") })
-			rewritten(t, file, c.from, c.to)
+			apptest.Rewrite(t, file, c.from, c.to)
 			next := must.Get(os.ReadFile(file))(t)
-			cfg, _ := must.Get2(p.flags.parse(next))(t)
+			cfg, _ := must.Get2(p.parse(next))(t)
 			store.fence.Store(c.err)
 			over, err := f.order(ctx, cfg, p.current.Compare(cfg))
 			require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
@@ -125,12 +132,12 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 // takenOver is a process of two pipelines, of which next ends the second, and has the first one read something else.
 func takenOver(t *testing.T, log *output) (p *process, next *config.Config) {
 	t.Helper()
-	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
-	rewritten(t, file, "pipelines: [", "pipelines: [{name: stays, resources: [{resource: pods}], sink: {stdout: {}}}, ")
+	file := apptest.Configured(t, apptest.APIServer(t, apptest.Identified), "[{resource: pods}]")
+	apptest.Rewrite(t, file, "pipelines: [", "pipelines: [{name: stays, resources: [{resource: pods}], sink: {stdout: {}}}, ")
 	p = assembled(t, file, log)
-	rewritten(t, file, "name: stays, resources: [{resource: pods}]", "name: stays, resources: [{resource: pods, payload: metadata}]")
-	rewritten(t, file, "name: a,", "name: b,")
-	next, _ = must.Get2(p.flags.parse(lookAt(file).data))(t)
+	apptest.Rewrite(t, file, "name: stays, resources: [{resource: pods}]", "name: stays, resources: [{resource: pods, payload: metadata}]")
+	apptest.Rewrite(t, file, "name: a,", "name: b,")
+	next, _ = must.Get2(p.parse(lookAt(file).data))(t)
 	return p, next
 }
 
@@ -172,7 +179,7 @@ func TestFleet_takes_no_order_after_another_process_has_taken_over(t *testing.T)
 // What is left out is not shown any more, nor is what has been counted of it.
 func TestFleet_shows_only_what_runs(t *testing.T) {
 	var log output
-	file := configured(t, apiServer(t, identified), "[{resource: pods}]")
+	file := apptest.Configured(t, apptest.APIServer(t, apptest.Identified), "[{resource: pods}]")
 	p := assembled(t, file, &log)
 	f := must.Get(p.newFleet("uid", p.current, nil))(t)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -180,8 +187,8 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- f.run(ctx) }()
 	must.Happen(t, "it is logged", func() bool { return strings.Contains(log.String(), "stream watches") })
-	rewritten(t, file, "name: a,", "name: b,")
-	cfg, _ := must.Get2(p.flags.parse(lookAt(file).data))(t)
+	apptest.Rewrite(t, file, "name: a,", "name: b,")
+	cfg, _ := must.Get2(p.parse(lookAt(file).data))(t)
 	over, err := f.order(ctx, cfg, p.current.Compare(cfg))
 	require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
 	must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })

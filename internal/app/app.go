@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package app is the process: it publishes, leads or stands by, goes by its file, and tells how it is doing.
+package app
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -19,6 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
@@ -29,13 +33,13 @@ import (
 type process struct {
 	// cfg is what the process has begun with: of what cannot change it is right.
 	cfg   *config.Config
-	flags *runFlags
+	parse func(data []byte) (*config.Config, config.Problems, error)
 	// fromArgs: there is no file, so errors name flags.
 	fromArgs  bool
 	format    stdout.Format // of what is printed
 	host      string        // of the API server
 	apiServer string        // its URL, without a user
-	out       *streams
+	out       io.Writer
 	log       *slog.Logger
 	level     *slog.LevelVar
 	api       *rest.Config
@@ -67,17 +71,55 @@ type process struct {
 	// started is when the process was, and file the path of its configuration, if it has one.
 	started time.Time
 	file    string
+	build   Build
 }
 
-func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags, hangups <-chan os.Signal) error {
+// Options say what a run consists of.
+type Options struct {
+	Config *config.Config
+	// File is the path of the configuration, and Data what it had. File is empty if arguments are the configuration:
+	// then errors name flags.
+	File string
+	Data []byte
+	// Parse returns the configuration that File has if it has data.
+	Parse func(data []byte) (*config.Config, config.Problems, error)
+	// Serves says that there is a server for metrics and probes.
+	Serves bool
+	// Out takes what the sink stdout prints, as Format has it. Err takes the log.
+	Out, Err io.Writer
+	Format   stdout.Format
+	// Klog, if not nil, is told where what client-go logs goes. There is one such place in a process.
+	Klog func(*slog.Logger)
+	// Hangups tells of each SIGHUP. It may be nil.
+	Hangups <-chan os.Signal
+	Build   Build
+}
+
+// Build says what was built, from what and with what.
+type Build struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// UserAgent returns what the program is called in requests and in the API server's audit log, in the form that kubectl has.
+func (b Build) UserAgent() string {
+	return fmt.Sprintf("kube-eventbridge/%s (%s) commit/%.12s", b.Version, b.Platform, b.Commit)
+}
+
+// Run publishes until ctx ends, and then returns nil. It returns an error if it cannot begin, or must not go on. The
+// errors that a user mends are marked as in package exit, or are [config.Problems]. Run may be called once in a process.
+func Run(ctx context.Context, o Options) error {
+	cfg := o.Config
 	p := &process{
-		cfg: cfg, current: cfg, flags: f, fromArgs: f.file == "", format: f.format(s), out: s, level: &slog.LevelVar{}, registry: prometheus.NewRegistry(), selecting: make(chan struct{}),
-		started: time.Now(), file: f.file,
+		cfg: cfg, current: cfg, parse: o.Parse, fromArgs: o.File == "", format: o.Format, out: o.Out, level: &slog.LevelVar{},
+		registry: prometheus.NewRegistry(), selecting: make(chan struct{}), started: time.Now(), file: o.File, build: o.Build,
 	}
 	p.level.Set(level(cfg.Log.Level))
-	p.log, p.selects = newLogger(s.Err, cfg.Log, p.level), sync.OnceFunc(func() { close(p.selecting) })
-	if s.Klog != nil {
-		s.Klog(slog.New(quiet{p.log.Handler()}))
+	p.log, p.selects = newLogger(o.Err, cfg.Log, p.level), sync.OnceFunc(func() { close(p.selecting) })
+	if o.Klog != nil {
+		o.Klog(slog.New(quiet{p.log.Handler()}))
 	}
 	memory := newMemoryLimit(p.log)
 	memory.apply()
@@ -87,10 +129,10 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags, hangu
 	defer p.client.CloseIdleConnections()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registerClientMetrics(p.registry)
-	registerBuildInfo(p.registry, build())
+	registerBuildInfo(p.registry, p.build)
 	p.metrics = health.NewMetrics(p.registry)
-	if f.file != "" && lasts(f.file) {
-		p.reloads = newReloads(p, f.file, f.read)
+	if o.File != "" && lasts(o.File) {
+		p.reloads = newReloads(p, o.File, o.Data)
 	}
 	p.need(cfg)
 	if hold := p.cfg.SharedBuffer(); hold > 0 || p.reloads != nil {
@@ -99,7 +141,7 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags, hangu
 	}
 
 	g, serving := errgroup.WithContext(context.WithoutCancel(ctx))
-	if f.serves() {
+	if o.Serves {
 		servers, err := p.listen()
 		if err != nil {
 			return err
@@ -120,12 +162,12 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags, hangu
 		memory.follow(serving)
 		return nil
 	})
-	err := p.heed(work, hangups, p.publish)
+	err := p.heed(work, o.Hangups, p.publish)
 	g.Go(func() error { return errDone })
 	if served := g.Wait(); err == nil && !errors.Is(served, errDone) {
 		err = served
 	}
-	if p.fromArgs && readerGone(err) {
+	if p.fromArgs && exit.ReaderGone(err) {
 		p.log.Info("the reader of the standard output has ended")
 		err = nil
 	}
@@ -137,7 +179,7 @@ func run(ctx context.Context, s *streams, cfg *config.Config, f *runFlags, hangu
 
 // reach makes the clients of the API server.
 func (p *process) reach() error {
-	api, err := restConfig(p.cfg.Kubernetes)
+	api, err := wiring.RestConfig(p.cfg.Kubernetes, p.build.UserAgent())
 	if err != nil {
 		return err
 	}

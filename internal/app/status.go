@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"cmp"
@@ -10,16 +10,15 @@ import (
 
 // statusConfig says what the process reports on.
 func (p *process) statusConfig() status.Config {
-	b := build()
-	return status.Config{Process: func() status.Process { return p.told(b) }, Pipelines: p.running, Idle: p.idle}
+	return status.Config{Process: p.told, Pipelines: p.running, Idle: p.idle}
 }
 
 // told is what the process knows of itself.
-func (p *process) told(b buildInfo) status.Process {
+func (p *process) told() status.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := status.Process{
-		Version: b.Version, Commit: b.Commit, Started: p.started, Cluster: cmp.Or(p.cfg.Cluster, p.uid), ClusterUID: p.uid, APIServer: p.apiServer,
+		Version: p.build.Version, Commit: p.build.Commit, Started: p.started, Cluster: cmp.Or(p.cfg.Cluster, p.uid), ClusterUID: p.uid, APIServer: p.apiServer,
 		File: p.file, LoadedAt: p.started, Start: p.unstarted,
 	}
 	if now := p.reloads.now(); now.File != "" {

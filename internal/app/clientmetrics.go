@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func registerClientMetrics(reg prometheus.Registerer) {
 }
 
 // registerBuildInfo makes reg tell what was built.
-func registerBuildInfo(reg prometheus.Registerer, b buildInfo) {
+func registerBuildInfo(reg prometheus.Registerer, b Build) {
 	reg.MustRegister(metric.NewBuildInfo(b.Commit, b.Go, b.Version))
 }
 

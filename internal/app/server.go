@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"context"
@@ -18,9 +18,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
-// serves reports whether there is a server for metrics and probes. What prints to a terminal has none unless it is asked for, so that it runs beside a bridge.
-func (f *runFlags) serves() bool { return f.file != "" || f.output == "" || f.listen != "" }
-
 // endpointServer is one of the process's HTTP servers.
 type endpointServer struct {
 	net.Listener
@@ -34,7 +31,7 @@ func (p *process) listen() (servers []endpointServer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.log.Info("serving / /api/status /metrics /livez /readyz /resync", "address", l.Addr().String(), "version", build().Version)
+	p.log.Info("serving / /api/status /metrics /livez /readyz /resync", "address", l.Addr().String(), "version", p.build.Version)
 	servers = append(servers, endpointServer{l, endpoint.Known(c.Listen, p.handler())})
 	if c.Admin == "" {
 		return servers, nil

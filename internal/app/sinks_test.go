@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package app
 
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -122,7 +123,7 @@ func parsed(t *testing.T, sink string) *config.Config {
 
 // converted makes the sink of the one pipeline as run does.
 func converted(cfg *config.Config) error {
-	p := &process{cfg: cfg, out: &streams{}, log: slog.New(slog.DiscardHandler)}
+	p := &process{cfg: cfg, out: io.Discard, log: slog.New(slog.DiscardHandler)}
 	broker, err := p.embedded(cfg)
 	if err != nil {
 		return err
