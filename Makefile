@@ -18,8 +18,8 @@ BENCH_FLAGS       ?= -bench . -benchmem
 # How tests are compiled, besides CGO_ENABLED=0: as a release is, so that nothing is compiled twice. make lint runs vet.
 COMPILE           := -trimpath -vet=off
 # The packages with goroutines, whose tests run with the race detector, and only with it.
-RACE              ?= ./source/... ./sink/... ./checkpoint/... ./cmd/... ./internal/app/... ./internal/bridge/... \
-	./internal/election ./internal/kafka/... ./internal/tail/...
+RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/app/... ./internal/bridge/... \
+	./internal/cli/... ./internal/election ./internal/kafka/... ./internal/tail/...
 # The packages of integration tests in make test: those that are quick to compile and need no node. Their tests on Kafka
 # need Java.
 CORE              ?= ./cmd/... ./controlplane/... ./e2e ./faults/broken ./faults/oracle ./internal/... ./kafkacheckpoint \

@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -93,19 +92,6 @@ type Options struct {
 	// Hangups tells of each SIGHUP. It may be nil.
 	Hangups <-chan os.Signal
 	Build   Build
-}
-
-// Build says what was built, from what and with what.
-type Build struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-}
-
-// UserAgent returns what the program is called in requests and in the API server's audit log, in the form that kubectl has.
-func (b Build) UserAgent() string {
-	return fmt.Sprintf("kube-eventbridge/%s (%s) commit/%.12s", b.Version, b.Platform, b.Commit)
 }
 
 // Run publishes until ctx ends, and then returns nil. It returns an error if it cannot begin, or must not go on. The

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cmdutil
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
+)
+
+// AddOutputFlag gives cmd the flag that [printAs] reads, and refuses what is none of its formats: json, yaml and those of the command.
+func AddOutputFlag(cmd *cobra.Command, output *string, more ...string) {
+	formats := append([]string{"json", "yaml"}, more...)
+	choices := strings.Join(formats[:len(formats)-1], ", ") + " or " + formats[len(formats)-1]
+	cmd.Flags().StringVarP(output, "output", "o", "", "print "+choices+" instead of text for a person")
+	Complete(cmd, "output", func() []string { return formats })
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if *output != "" && !slices.Contains(formats, *output) {
+			return exit.Usagef("-o %q is not an output format; use %s", *output, choices)
+		}
+		return nil
+	}
+}
+
+// PrintAs writes v as -o json or -o yaml say, or calls text where output is empty.
+func PrintAs(w io.Writer, output string, v any, text func(io.Writer) error) error {
+	switch output {
+	case "":
+		return text(inert.NewWriter(w))
+	case "json":
+		return PrintJSON(w, v)
+	case "yaml":
+		return yaml.NewEncoder(w, yaml.UseJSONMarshaler(), yaml.CustomMarshaler(quoted)).Encode(v)
+	default:
+		panic("BUG: output format " + output)
+	}
+}
+
+// PrintJSON writes v so that no terminal obeys it.
+func PrintJSON(w io.Writer, v any) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(inert.AppendJSON(nil, text.Bytes()))
+	return err
+}
+
+// quoted writes a text for YAML, which knows the escapes of JSON, if no terminal may obey it.
+func quoted(s string) ([]byte, error) {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		text, err := json.Marshal(s)
+		return inert.AppendJSON(nil, text), err
+	}
+	return yaml.Marshal(s)
+}

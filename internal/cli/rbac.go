@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// rbacFlags are what the command line of rbac says.
+type rbacFlags struct {
+	runFlags
+	names rbac.Names
+	// values: for the Helm chart, and not for kubectl apply.
+	values bool
+}
+
+func newRBACCommand(s *streams) *cobra.Command {
+	var flags rbacFlags
+	cmd := &cobra.Command{
+		Use:   "rbac [--config FILE | RESOURCE...]",
+		Short: "Print the permissions that a bridge needs in its cluster, and no more",
+		Long: "Print the smallest roles for a configuration file, or for resources as run takes them, as YAML for kubectl apply: list and\n" +
+			"watch of each resource, in all namespaces or in those that are named, and get of the namespace kube-system. For \"*.GROUP\" and \"*\" they allow\n" +
+			"every resource of the group, or of all groups, whatever is excluded, and to watch what defines resources. With leaderElection they allow its lease.\n" +
+			"With --service-account they are bound to it. With --helm-values they are values of the Helm chart, which binds them, and adds the lease, itself.\n\n" +
+			"Without a cluster it takes plurals of built-in resources, and plural.group of custom ones. Short names, kinds and plurals\n" +
+			"of custom resources alone have to be looked up: name a cluster with --kubeconfig or --context.",
+		Example: "  kube-eventbridge rbac --config bridge.yaml --service-account kube-eventbridge | kubectl apply -f -\n" +
+			"  kube-eventbridge rbac --config bridge.yaml --helm-values > rbac.yaml && helm upgrade bridge ./kube-eventbridge -f values.yaml -f rbac.yaml\n" +
+			"  kube-eventbridge rbac pods certificates.cert-manager.io -n web,shop",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given := cmd.Flags().Changed
+			if given("service-account-namespace") && flags.names.Account == "" {
+				return exit.Usagef("--service-account-namespace says where the account of --service-account is: give that too")
+			}
+			if flags.values && (given("service-account") || given("name")) {
+				return exit.Usagef("--helm-values: the chart names and binds the roles itself: leave --name and --service-account out")
+			}
+			if err := flags.check(given); err != nil {
+				return err
+			}
+			if err := flags.checkNames(); err != nil {
+				return err
+			}
+			return printRoles(s, &flags, args)
+		},
+	}
+	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "the configuration file")
+	cmd.Flags().StringSliceVarP(&flags.namespaces, "namespace", "n", nil, "the resources named here are read in this namespace only; repeatable")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "look names up in the cluster of this kubeconfig")
+	cmd.Flags().StringVar(&flags.context, "context", "", "look names up in the cluster of this context of the kubeconfig")
+	cmd.Flags().StringVar(&flags.names.Role, "name", "kube-eventbridge", "`name` of the roles and bindings")
+	cmd.Flags().StringVar(&flags.names.Account, "service-account", "", "bind the roles to the service account of this `name`")
+	cmd.Flags().StringVar(&flags.names.AccountNamespace, "service-account-namespace", "default", "the `namespace` of the service account")
+	cmd.Flags().BoolVar(&flags.values, "helm-values", false, "print rbac.rules and rbac.namespacedRules for the values of the Helm chart")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	cmdutil.CompleteResources(cmd, &flags.file)
+	cmdutil.Complete(cmd, "context", func() []string { return cmdutil.ContextsIn(flags.kubeconfig) })
+	return cmd
+}
+
+// checkNames refuses names that the API server would.
+func (f *rbacFlags) checkNames() error {
+	for _, n := range []struct {
+		flag, value string
+		wrong       func(string) []string
+	}{
+		{"name", f.names.Role, validation.IsDNS1123Subdomain},
+		{"service-account", f.names.Account, validation.IsDNS1123Subdomain},
+		{"service-account-namespace", f.names.AccountNamespace, validation.IsDNS1123Label},
+	} {
+		if n.value == "" && n.flag == "service-account" {
+			continue
+		}
+		if wrong := n.wrong(n.value); len(wrong) > 0 {
+			return exit.Usagef("--%s: %q is no name: %s; the namespace of the account is for --service-account-namespace", n.flag, n.value, wrong[0])
+		}
+	}
+	return nil
+}
+
+// printRoles prints what the configuration needs.
+func printRoles(s *streams, f *rbacFlags, args []string) error {
+	if f.file == "" && len(args) == 0 {
+		return exit.Usagef("nothing to read: give resources (rbac pods deployments.apps) or --config FILE")
+	}
+	online := f.kubeconfig != "" || f.context != ""
+	cfg, err := f.load(s, args)
+	if err != nil {
+		return err
+	}
+	look := offline
+	if !online && f.file != "" {
+		var unknown config.Problems
+		for i := range cfg.Pipelines {
+			unknown = append(unknown, unknownOffline(i, &cfg.Pipelines[i])...)
+		}
+		if unknown != nil {
+			return cmdutil.Reported(config.Place(f.file, unknown), nil)
+		}
+	}
+	if online {
+		at, err := s.restConfig(cfg.Kubernetes)
+		if err != nil {
+			return err
+		}
+		discovery, err := source.NewDiscovery(at)
+		if err != nil {
+			return err
+		}
+		look = func(name config.ResourceName) (source.Resource, error) { return lookUp(discovery, name) }
+	}
+	reads, err := readsOf(cfg, look)
+	if err != nil {
+		return err
+	}
+	if f.values {
+		text, err := yaml.MarshalWithOptions(rbac.ValuesOf(rbac.Least(reads, nil, f.names)), yaml.IndentSequence(true))
+		if err != nil {
+			return err
+		}
+		_, err = s.Out.Write(text)
+		return err
+	}
+	lease, err := leaseOf(cfg, f)
+	if err != nil {
+		return err
+	}
+	return printManifests(s.Out, rbac.Least(reads, lease, f.names))
+}
+
+// leaseOf returns the lease by which processes with a configuration agree; nil where there is one process. Its namespace is the bridge's, where the file does not say another.
+func leaseOf(cfg *config.Config, f *rbacFlags) (*rbac.Lease, error) {
+	e := cfg.LeaderElection
+	switch {
+	case e == nil:
+		return nil, nil //nolint:nilnil // there is none
+	case e.ResourceNamespace != "":
+		return &rbac.Lease{Namespace: e.ResourceNamespace, Name: e.ResourceName}, nil
+	case f.names.Account == "":
+		return nil, exit.Usagef("leaderElection has its lease in the namespace of the bridge, which %s does not say: give --service-account and "+
+			"--service-account-namespace, or write leaderElection.resourceNamespace", f.file)
+	default:
+		return &rbac.Lease{Namespace: f.names.AccountNamespace, Name: e.ResourceName}, nil
+	}
+}
+
+func printManifests(w io.Writer, objects []rbac.Object) error {
+	for i, o := range objects {
+		text, err := yaml.MarshalWithOptions(o, yaml.IndentSequence(true))
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			text = append([]byte("---\n"), text...)
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readsOf returns what all pipelines read. The resources' names are looked up.
+func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource, error)) ([]rbac.Read, error) {
+	var reads []rbac.Read
+	for _, p := range cfg.Pipelines {
+		for _, r := range p.Resources {
+			found, err := lookAny(r.Resource, look)
+			if err != nil {
+				return nil, err
+			}
+			if len(r.Namespaces) > 0 && !found.Namespaced {
+				return nil, &exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its namespaces", r.Resource, r.Namespaces[0])}
+			}
+			if r.NamespaceSelector != "" && !found.Namespaced {
+				return nil, &exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in selected namespaces: remove its namespaceSelector", r.Resource)}
+			}
+			if r.NamespaceSelector != "" {
+				reads = append(reads, rbac.Read{Resource: "namespaces"})
+			}
+			for _, ns := range wiring.ScopesOf(&r) {
+				reads = append(reads, rbac.Read{Group: found.Group, Resource: found.Resource, Namespace: ns})
+			}
+		}
+	}
+	return reads, nil
+}
+
+// lookAny is look, and leaves a wildcard what it is.
+func lookAny(name config.ResourceName, look func(config.ResourceName) (source.Resource, error)) (source.Resource, error) {
+	if !name.Wildcard() {
+		return look(name)
+	}
+	return source.Resource{Group: cmp.Or(name.Group, rbac.Any), Resource: rbac.Any, Namespaced: true}, nil
+}
+
+// offline finds a resource without a cluster: one that API servers have by themselves, or one that is named with a group that is none of theirs, which is believed to be
+// a plural and to be in namespaces.
+func offline(name config.ResourceName) (source.Resource, error) {
+	r := source.Resource{Group: name.Group, Version: name.Version, Resource: name.Plural}
+	inGroup := name.Group != "" || name.Version != ""
+	known, found := builtin.Find(name.Plural, name.Group, inGroup)
+	switch {
+	case found:
+		r.Group, r.Namespaced = known.Group, known.Namespaced
+		return r, nil
+	case inGroup && builtin.Every()[name.Group] == nil:
+		r.Namespaced = true
+		return r, nil
+	}
+	switch plural := builtin.Plural(name.Plural, name.Group, inGroup); {
+	case plural != "":
+		meant := name
+		meant.Plural = plural
+		return r, &exit.InputError{Err: fmt.Errorf("resource %q is a short name or a singular; write %s, or let it be looked up in a cluster with --kubeconfig", name, meant)}
+	default:
+		return r, &exit.InputError{Err: fmt.Errorf("resource %q: no plural that every cluster has; write plural.group, such as certificates.cert-manager.io, "+
+			"or let it be looked up in a cluster with --kubeconfig", name)}
+	}
+}
+
+// unknownOffline returns what [offline] does not find of a pipeline, with the paths of the keys.
+func unknownOffline(i int, p *config.Pipeline) (problems config.Problems) {
+	for j := range p.Resources {
+		r := &p.Resources[j]
+		if _, err := lookAny(r.Resource, offline); err != nil {
+			problems = append(problems, config.Problem{Path: fmt.Sprintf("pipelines[%d].resources[%d].resource", i, j), Message: err.Error()})
+		}
+	}
+	return problems
+}
+
+// lookUp asks a cluster for a resource.
+func lookUp(d *source.Discovery, name config.ResourceName) (source.Resource, error) {
+	r, err := d.Resolve(name.Arg())
+	if apimeta.IsNoMatchError(err) {
+		return r, &exit.InputError{Err: fmt.Errorf("%w; the cluster has no such resource now", err)}
+	}
+	return r, err
+}
