@@ -287,6 +287,7 @@ func TestTerms_are_of_one_process_each(t *testing.T) {
 		"one has none":                         {says(1, 0), says(10, 1), nil, 1},
 		"numbers are forgotten with the rest":  {says(1, 1), says(20, 1), lost, 0},
 		"a log that is lost forgets no number": {says(20, 1), says(30, 1), lost, 1},
+		"two pipelines have the same":          {says(1, 2), strings.Replace(says(10, 2), "faults", "second", 1), nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			texts := map[string][]byte{"bridge-001.log": []byte(c.first), "bridge-002.log": []byte(c.second), "checkpoint": []byte(says(5, 1))}

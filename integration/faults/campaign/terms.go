@@ -90,7 +90,7 @@ func sharedTerms(all []claim, events []world.Event) (wrong []error) {
 				forgotten++
 			}
 		}
-		term := fmt.Sprint(forgotten, " ", c.Term)
+		term := fmt.Sprint(c.Pipeline, " ", forgotten, " ", c.Term) // each pipeline counts its own
 		switch before, known := owners[term]; {
 		case c.Term < 1:
 			wrong = append(wrong, fmt.Errorf("%s publishes without a number", c.process))
