@@ -101,6 +101,28 @@ func TestReadBack_no_list_is_owed_for_an_object_that_was_refused(t *testing.T) {
 	_ = r.stop()
 }
 
+// A process that could not save has published the end of an object under whose name there is another one by then. That is
+// not of a process that was replaced, though the position covers the end. An object that is not selected may be again.
+func TestReadBack_a_list_is_owed_for_the_end_of_a_known_state_only_if_it_is_deselected(t *testing.T) {
+	for reason, want := range map[source.Reason]sequence.Owes{
+		source.ReasonWatch: sequence.Nothing, source.ReasonRelist: sequence.Nothing, source.ReasonDeselected: sequence.Relist,
+	} {
+		log, store, r, s := listed(t, "10", "a u1 5")
+		note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
+		r.stopSaved()
+		log.forgetIDs()
+		publishLate(t, log, source.Change{
+			Op: source.Deleted, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "5"}, Epoch: s.epoch, Version: 5,
+			Reason: reason,
+		})
+
+		r, s = startStream(t, log, store)
+		assert.Equal(t, want, s.saved.Owes.List, reason)
+		assert.Zero(t, s.ledger.Len(), reason)
+		_ = r.stop()
+	}
+}
+
 // The log has an epoch that the checkpoint has not given: it is an older one. What the log has is not published again.
 func TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")

@@ -304,7 +304,7 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 	r.rows[name][key] = row
 	_, had := r.State.Rows[name][key]
 	switch last := known.Last(); {
-	case !late || st.Reason == source.ReasonResync || r.refused(name, key):
+	case !late || st.Reason == source.ReasonResync || r.refused(name, key) || endsLast(st, &last):
 	case !had:
 		if r.suspects[name] == nil {
 			r.suspects[name] = map[string]struct{}{}
@@ -313,6 +313,12 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 	case st.Sequence.After(last.Sequence):
 		r.late(name, st.Sequence)
 	}
+}
+
+// endsLast reports whether an event only ends the state that is known, of an object that is gone for good. Such an end has
+// the version of that state whenever it is published, so that a position may cover it.
+func endsLast(st *encode.State, last *sequence.Row) bool {
+	return st.Deleted && st.Reason != source.ReasonDeselected && st.UID == last.UID && st.Sequence.Version == last.Version
 }
 
 // refused reports whether an object is recorded as refused. What the log lacks of it is published behind the position, and
