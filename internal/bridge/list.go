@@ -134,7 +134,36 @@ func (s *stream) announceRepair(ctx context.Context, kind source.MarkerKind, m s
 		return nil
 	}
 	m.Kind, m.Epoch, m.Number = kind, epoch, owes.Number
-	return s.queueMarker(&marker{Marker: m}).wait(ctx)
+	mk := s.queueMarker(&marker{Marker: m})
+	if err := mk.wait(ctx); err != nil {
+		return err
+	}
+	s.open(mk)
+	return nil
+}
+
+// open takes note that a repair or a resync has begun with a marker, or has ended with one.
+func (s *stream) open(mk *marker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened, s.untold = 0, false
+	if mk.Kind == source.MarkerResyncStarted {
+		s.opened = mk.place
+	}
+}
+
+// passOver takes note that a state is not published, because the log has it at a place. Before the marker of a repair or
+// resync it tells nothing to who goes by that. A broker that refuses what a replaced process publishes has none there.
+func (s *stream) passOver(place uint64) {
+	if s.session.fenced {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if place > 0 && place < s.opened {
+		s.untold = true
+		s.resync.leave()
+	}
 }
 
 // announceList publishes the marker of a list that begins, and waits for its acknowledgement.
@@ -235,11 +264,12 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	return s.announceSnapshot(false).wait(ctx)
 }
 
-// unrepaired reports whether the log lacks the state of an object. Behind a repair a resync is due then.
+// unrepaired reports whether the log lacks the state of an object, or has it before the markers only. Behind a repair a
+// resync is due then.
 func (s *stream) unrepaired() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lacks := len(s.refused.tries) > 0
+	lacks := len(s.refused.tries) > 0 || s.untold
 	if lacks && s.saved.Owes.List == sequence.Repair {
 		s.saved.ResyncDue = true
 	}

@@ -47,7 +47,8 @@ func (p *session) meetLog(ctx context.Context) error {
 	}
 	p.logged, p.resyncNew = found.Known, found.Known.ResyncNew
 	p.offsets.Start(found.Ends, found.IDs)
-	if !found.Fenced && (!p.cfg.Unfenced || p.cfg.Term != nil) {
+	p.fenced = found.Fenced
+	if !p.fenced && (!p.cfg.Unfenced || p.cfg.Term != nil) {
 		p.lanes = delivery.NewLanes[*object]()
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -439,6 +440,27 @@ func TestRepair_publishes_everything_again_between_markers_of_its_own(t *testing
 	}
 	assert.Equal(t, checkpoint.Owes{}, store.state.Streams[s.name].Owes)
 	assert.Equal(t, "20", store.state.Streams[s.name].Position)
+}
+
+// A process that was replaced has published a state of the repair before the marker of this process. Who removes what was
+// not told between the markers must not remove that.
+func TestRepair_that_passes_over_a_state_before_its_marker_is_not_complete(t *testing.T) {
+	for name, version := range map[string]string{"the same state": "5", "a newer state": "7"} {
+		log, store, r, _ := listed(t, "10", "a u1 5", "b u2 6")
+		r.stopSaved()
+		log.lose(1)
+		r, s := startStream(t, log, store)
+		require.Equal(t, sequence.Repair, s.saved.Owes.List, name)
+		publishLate(t, log, source.Change{
+			Op: source.Added, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: version}, Epoch: s.epoch,
+			Version: ledger.Numeric(version), Reason: source.ReasonRepair,
+		})
+		snapshot(t, s, "20", "a u1 5", "b u2 6")
+		assert.Equal(t, []string{"added default/b u2 6 repair"}, between(t, log.fakeLog), name)
+		assert.Equal(t, "false", completeness(log.fakeLog), name)
+		assert.True(t, s.saved.ResyncDue, "%s: a resync is due", name)
+		_ = r.stop()
+	}
 }
 
 // What is watched before the list of a repair is complete is nothing, so that its end means what it says.

@@ -93,8 +93,9 @@ type marker struct {
 	source.Marker
 	ticket source.Ticket
 	acked  chan struct{}
-	// settled, if not nil, is called when the broker has the marker.
+	// settled, if not nil, is called when the broker has the marker, and place is where.
 	settled func()
+	place   uint64
 	// again: a process that crashed may have published it already.
 	again bool
 }

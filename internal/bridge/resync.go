@@ -169,10 +169,13 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	s.mu.Lock()
 	epoch, position := s.epoch, s.position()
 	s.mu.Unlock()
-	started := source.Marker{Kind: source.MarkerResyncStarted, Epoch: epoch, To: position, Number: n, Seen: time.Now()}
-	if err := s.queueMarker(&marker{Marker: started}).wait(ctx); err != nil {
+	started := s.queueMarker(&marker{Marker: source.Marker{
+		Kind: source.MarkerResyncStarted, Epoch: epoch, To: position, Number: n, Seen: time.Now(),
+	}})
+	if err := started.wait(ctx); err != nil {
 		return err
 	}
+	s.open(started)
 	// An event that was on its way may stand before the marker. Its object has to be told again.
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
@@ -207,11 +210,15 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	s.mu.Lock()
 	position = s.position()
 	s.mu.Unlock()
-	completed := source.Marker{
+	completed := s.queueMarker(&marker{Marker: source.Marker{
 		Kind: source.MarkerResyncCompleted, Epoch: epoch, To: position, Number: n, Objects: len(listed),
 		Complete: s.publishesAll() && !s.resync.missed() && !s.lacks(), Seen: time.Now(),
+	}})
+	if err := completed.wait(ctx); err != nil {
+		return err
 	}
-	return s.queueMarker(&marker{Marker: completed}).wait(ctx)
+	s.open(completed)
+	return nil
 }
 
 // coming returns the version of what is published instead of a listed object's state: that state, or a newer one that

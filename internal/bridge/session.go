@@ -56,6 +56,8 @@ type session struct {
 	offsets   *delivery.Offsets
 	// lanes is nil where the broker refuses what dead processes have sent without them, or is not asked to.
 	lanes *delivery.Lanes[*object]
+	// fenced says that the broker refuses what a replaced process publishes late.
+	fenced bool
 	// failure takes what ends the session, from who must not block.
 	failure chan error
 	// primeTime and roomTime are the constants, but in tests.

@@ -57,6 +57,10 @@ type stream struct {
 	// listing is the reason of the changes that the running list brings, at its version.
 	listing   source.Reason
 	listingAt uint64
+	// opened is where the log has the marker with which the repair or resync began that runs. Untold: before it the log
+	// has a state that this process does not publish again, because another process has published it.
+	opened uint64
+	untold bool
 	// complete is a list that is complete, until its version is the position.
 	complete *source.Progress
 	// mismatch is why what is read does not compare with what the log has; then nothing more that is listed is

@@ -110,6 +110,7 @@ func (p *session) due(o *object) (row checkpoint.Row, due bool) {
 		p.finish(o, nil, sink.Receipt{})
 	case !fresh:
 		// The log turned out to have more of the object than was known when the change was queued.
+		s.passOver(row.Sequence)
 		if s.olds != nil && row.Deleted {
 			s.olds.drop(o.key)
 		}
@@ -247,6 +248,7 @@ func (p *session) settled(o *object, r sink.Receipt, err error) {
 		return
 	case r.Duplicate:
 		o.stream.metrics.Suppressed.Inc()
+		o.stream.passOver(r.Sequence)
 	default:
 		o.stream.published(&o.attempt, time.Now())
 	}
@@ -283,6 +285,7 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 		p.broker.Unblock()
 	}
 	if a.marker != nil {
+		a.marker.place = r.Sequence
 		if a.marker.settled != nil {
 			a.marker.settled()
 		}
