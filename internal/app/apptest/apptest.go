@@ -46,17 +46,20 @@ func APIServer(t *testing.T, identify http.HandlerFunc) *httptest.Server {
 	return s
 }
 
+// Answer answers a request with a code and a text of JSON.
 func Answer(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, text)
 }
 
+// Forbid answers as an API server that does not permit a request.
 func Forbid(w http.ResponseWriter) {
 	Answer(w, http.StatusForbidden,
 		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not for the bridge"}`)
 }
 
+// Identified answers the question which cluster it is.
 func Identified(w http.ResponseWriter, _ *http.Request) {
 	Answer(w, http.StatusOK, `{"kind":"Namespace","apiVersion":"v1",
 		"metadata":{"name":"kube-system","uid":"00000000-0000-4000-8000-000000000001"}}`)

@@ -38,7 +38,7 @@ type line struct {
 	dirty bool // it is among the ledger's dirty ones
 }
 
-// NewLedger returns a ledger of what was committed. Rows may be nil.
+// New returns a ledger of what was committed. Rows may be nil.
 func New(rows map[string]checkpoint.Row) *Ledger {
 	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}}
 	for key, row := range rows {
