@@ -18,10 +18,10 @@ func in(file string, all ...change) []change {
 	return all
 }
 
-// testedBy returns changes of a package whose tests are in another one.
-func testedBy(home string, all []change) []change {
+// testedByBridge returns changes of packages whose tests are those of internal/bridge.
+func testedByBridge(all []change) []change {
 	for i := range all {
-		all[i].home = home
+		all[i].home = "internal/bridge"
 	}
 	return all
 }
@@ -38,7 +38,6 @@ const (
 	streamFile   = "internal/sequence/stream.go"
 	codecFile    = "checkpoint/internal/codec/stream.go"
 	planFile     = "internal/bridge/membership/plan.go"
-	bridge       = "internal/bridge"
 	epochsFile   = "internal/bridge/ledger/epochs.go"
 	namesFile    = "internal/bridge/membership/names.go"
 	endedFile    = "internal/app/fleetended.go"
@@ -164,7 +163,7 @@ var ends = slices.Concat(
 		broken("versions that are no numbers are counted",
 			`s.saved.Counter++`, `s.saved.Counter = 1`, "TestStream_counts_versions_that_are_no_numbers"),
 	),
-	testedBy(bridge, in(epochsFile,
+	testedByBridge(in(epochsFile,
 		broken("the counter of versions is never reset",
 			`saved.Epoch, saved.Since, saved.Owes = epoch, epoch, owes`,
 			`saved.Epoch, saved.Since, saved.Owes, saved.Counter = epoch, epoch, owes, 0`,
@@ -185,7 +184,7 @@ var epochs = slices.Concat(
 		broken("a new epoch is at least the time",
 			`, uint64(max(now.Unix(), 0)))`, `)`, "TestNextEpoch_is_greater_than_all_known"),
 	),
-	testedBy(bridge, in("internal/bridge/recovery/compete.go",
+	testedByBridge(in("internal/bridge/recovery/compete.go",
 		broken("a pipeline that knows the log goes on behind another one", `|| r.has() ||`, `||`,
 			"TestRun_goes_on_behind_another_pipeline_where_it_knows_the_log"),
 		broken("a resource is handed over within a file",
@@ -233,7 +232,7 @@ var epochs = slices.Concat(
 		broken("what is read back is counted beside what was refused", ` || d.Reason == source.ReasonRecovered`, ``,
 			"TestRefused_changes_are_counted_with_what_is_read_back"),
 	),
-	testedBy(bridge, in("internal/bridge/recovery/recovery.go",
+	testedByBridge(in("internal/bridge/recovery/recovery.go",
 		broken("what the log lacked of a refused object is not late", ` || r.refused(name, key)`, ``,
 			"TestReadBack_no_list_is_owed_for_an_object_that_was_refused"),
 		broken("the end of a state that is known is not late", ` || endsLast(st, &last):`, `:`,
@@ -322,7 +321,7 @@ var epochs = slices.Concat(
 			"\ts.saved.Refused = ledger.WithoutVersions(s.saved.Refused)\n", "",
 			"TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older"),
 	),
-	testedBy(bridge, in(epochsFile,
+	testedByBridge(in(epochsFile,
 		broken("versions of refused objects of a stream that is not open end with their history",
 			"\tsaved.Refused = WithoutVersions(saved.Refused)\n", "",
 			"TestRefused_objects_of_a_stored_stream_have_no_versions_behind_a_restoration"),
@@ -362,7 +361,7 @@ var epochs = slices.Concat(
 		broken("the epochs that were given are known from the checkpoint",
 			"p.epochs.Observe(state.Log.Given)\n", "\n", "TestEpoch_is_greater_than_all_that_were_given"),
 	),
-	testedBy(bridge, in("internal/bridge/recovery/recovery.go",
+	testedByBridge(in("internal/bridge/recovery/recovery.go",
 		broken("the highest epoch in the log is committed as given",
 			"r.Epochs.Observe(r.seen)\n\tobjects, epoch", "objects, epoch",
 			"TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one"),
@@ -737,7 +736,7 @@ var firstCase = slices.Concat(
 			`if owes.List != sequence.Repair {`, `if owes.List == sequence.Repair {`,
 			"TestRepair_publishes_everything_again_between_markers_of_its_own"),
 	),
-	testedBy(bridge, in("internal/bridge/recovery/recovery.go",
+	testedByBridge(in("internal/bridge/recovery/recovery.go",
 		broken("the log is lost if it has not the id of the last acknowledged message",
 			`at.Changed = m != nil && m.ID != id`, `at.Changed = m == nil && m.ID != id`,
 			"TestRepair_a_log_with_something_else_in_the_place_has_lost"),
@@ -810,7 +809,7 @@ var secondCase = slices.Concat(
 			`order := sequence.Stream{Since: s.since.Load()}`, `order := sequence.Stream{Since: s.epoch}`,
 			"TestOlds_of_another_epoch_are_a_base_where_versions_compare/reselected"),
 	),
-	testedBy(bridge, in("internal/bridge/recovery/recovery.go",
+	testedByBridge(in("internal/bridge/recovery/recovery.go",
 		broken("a lost checkpoint takes a new number",
 			`saved.Epoch, saved.Position, saved.Announced = epoch, "", ""`,
 			`_, saved.Position, saved.Announced = epoch, "", ""`,
@@ -844,7 +843,7 @@ var secondCase = slices.Concat(
 			`r.resyncNew && (len(r.unbegun) > 0 || `, `r.resyncNew && (len(r.unbegun) < 0 || `,
 			"TestRebuild_resyncs_a_stream_that_begins_later/of a name"),
 	),
-	testedBy(bridge, in("internal/bridge/recovery/recovery.go",
+	testedByBridge(in("internal/bridge/recovery/recovery.go",
 		broken("what a lost log ends before it came back is ended again",
 			`case is && has.Deleted && !row.Deleted && `, `case false && `,
 			"TestSelection_ends_what_the_log_has_lost_behind_an_older_end"),
@@ -886,16 +885,16 @@ var secondCase = slices.Concat(
 			`name, ok = n.placed[placeOf(at)]`, `name, ok = "", false`,
 			"TestNames_finds_a_stream_by_any_version"),
 	),
-	testedBy(bridge, in("internal/bridge/recovery/names.go",
+	testedByBridge(in("internal/bridge/recovery/names.go",
 		broken("a name of another resource is known",
 			`return r != own`, `return r == own`, "TestName_keeps_its_meaning_where_the_log_was_lost"),
 	)),
-	testedBy(bridge, in("internal/bridge/recovery/recovery.go",
+	testedByBridge(in("internal/bridge/recovery/recovery.go",
 		broken("the markers of selected namespaces are found",
 			`namespaces = r.stored.namespaces[of.String()]`, `namespaces = nil`,
 			"TestRebuild_goes_on_from_the_marker_of_a_selected_namespace"),
 	)),
-	testedBy(bridge, in("internal/bridge/recovery/recall.go",
+	testedByBridge(in("internal/bridge/recovery/recall.go",
 		broken("a lost checkpoint knows the streams of the objects that are alive in the log",
 			`if _, known := r.stored.find(at); known {`, `if _, known := r.stored.find(at); !known {`,
 			"TestRemember_goes_on_from_what_the_log_has"),
