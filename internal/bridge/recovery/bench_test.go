@@ -43,7 +43,7 @@ func BenchmarkRecovery(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				stored.Sequence++
-				require.NoError(b, r.take(&stored, false))
+				require.NoError(b, r.learnMessage(&stored, false))
 			}
 			require.Len(b, r.rows[at.Name()], 1)
 		})

@@ -13,10 +13,10 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// recall makes the stream of a message a stored one if the store knows nothing of it. The stream that reads it
+// recallStreams makes the stream of a message a stored one if the store knows nothing of it. The stream that reads it
 // publishes the end of what does not exist any more, behind a gap. An object that no entry selects, and that is alive
 // in the log, gets a stream of its namespace, which then retires.
-func (r *recovery) recall(m *sink.Stored) {
+func (r *recovery) recallStreams(m *sink.Stored) {
 	st, err := encode.StateOf(m)
 	if err != nil || st.Pipeline != r.Pipeline {
 		return

@@ -84,9 +84,9 @@ type recovery struct {
 	completed map[string]string
 	// replaces: the rows become what the log has, whatever the checkpoint has.
 	replaces bool
-	// again: an event that was published again is the last of its object. It may be an older state than another one
+	// republished: an event that was published again is the last of its object. It may be an older state than another one
 	// that was not read.
-	again bool
+	republished bool
 	// read counts the pipeline's messages. Of those, seen is the greatest epoch, resyncs the greatest number of a resync,
 	// and term the greatest one of a writer.
 	read    int
@@ -176,7 +176,7 @@ func (r *recovery) find(ctx context.Context) (sequence.Found, error) {
 func (r *recovery) readTail(ctx context.Context) error {
 	r.begin()
 	err := r.Log.Read(ctx, sink.Query{After: r.State.Log.Marks}, func(m *sink.Stored) error {
-		return r.take(m, !r.bounds.Fenced)
+		return r.learnMessage(m, !r.bounds.Fenced)
 	})
 	if err != nil {
 		return fmt.Errorf("read the end of the log: %w", err)
@@ -185,7 +185,7 @@ func (r *recovery) readTail(ctx context.Context) error {
 		for key := range keys {
 			// The row of an object that has ended goes when the position has passed the end.
 			if row := r.rows[name][key]; !row.Deleted {
-				r.late(name, row.Last().Sequence)
+				r.oweList(name, row.Last().Sequence)
 			}
 		}
 	}
@@ -199,13 +199,13 @@ func (r *recovery) readAll(ctx context.Context) error {
 	r.begin()
 	began, told := time.Now(), time.Now()
 	learn := func(m *sink.Stored) error {
-		r.recall(m)
+		r.recallStreams(m)
 		if time.Since(told) > progressEvery {
 			told = time.Now()
 			r.Logger.Info("reading the log", "messages", r.read, "of at most", r.messages(),
 				"for", time.Since(began).Round(time.Second).String())
 		}
-		return r.take(m, false)
+		return r.learnMessage(m, false)
 	}
 	selects := r.bounds.Indexed && !r.sharesSubjects()
 	err := r.Log.Read(ctx, sink.Query{LastOfKey: !r.sharesSubjects(), Data: !selects}, learn)
@@ -227,14 +227,14 @@ func (r *recovery) messages() (n uint64) {
 }
 
 func (r *recovery) begin() {
-	r.read, r.again, r.streams = 0, false, map[string]checkpoint.Stream{}
+	r.read, r.republished, r.streams = 0, false, map[string]checkpoint.Stream{}
 	r.rows, r.completed = map[string]map[string]checkpoint.Row{}, map[string]string{}
 	r.suspects, r.markers = map[string]map[string]struct{}{}, map[string]struct{}{}
 }
 
-// take learns what one message says. Late: what the position says is known, and is news all the same, is of a process
+// learnMessage learns what one message says. Late: what the position says is known, and is news all the same, is of a process
 // that was replaced.
-func (r *recovery) take(m *sink.Stored, late bool) error {
+func (r *recovery) learnMessage(m *sink.Stored, late bool) error {
 	st, err := encode.StateOf(m)
 	var old *encode.OldFormatError
 	switch {
@@ -254,12 +254,12 @@ func (r *recovery) take(m *sink.Stored, late bool) error {
 		d := encode.MarkerOf(m)
 		r.seen, r.resyncs = max(r.seen, d.Epoch), max(r.resyncs, d.N)
 		r.markers[m.Subject] = struct{}{}
-		r.marker(m, &st)
+		r.learnMarker(m, &st)
 		return nil
 	}
-	r.again = r.again || st.Reason == source.ReasonResync
+	r.republished = r.republished || st.Reason == source.ReasonResync
 	for name := range r.names(&st) {
-		r.learn(name, m, &st, late)
+		r.learnEvent(name, m, &st, late)
 	}
 	return nil
 }
@@ -285,8 +285,8 @@ func (r *recovery) names(st *encode.State) iter.Seq[string] {
 	}
 }
 
-// learn moves a row to an event.
-func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late bool) {
+// learnEvent moves a row to an event.
+func (r *recovery) learnEvent(name string, m *sink.Stored, st *encode.State, late bool) {
 	key := st.Key()
 	known, exists := r.rows[name][key]
 	if !exists && !r.replaces {
@@ -311,7 +311,7 @@ func (r *recovery) learn(name string, m *sink.Stored, st *encode.State, late boo
 		}
 		r.suspects[name][key] = struct{}{}
 	case st.Sequence.After(last.Sequence):
-		r.late(name, st.Sequence)
+		r.oweList(name, st.Sequence)
 	}
 }
 
@@ -328,8 +328,8 @@ func (r *recovery) refused(name, key string) bool {
 	return is
 }
 
-// late makes a stream owe a list where an event that the position covers is news: the object may be gone.
-func (r *recovery) late(name string, found sequence.Sequence) {
+// oweList makes a stream owe a list where an event that the position covers is news: the object may be gone.
+func (r *recovery) oweList(name string, found sequence.Sequence) {
 	saved, ok := r.stream(name)
 	order := sequence.Stream{Epoch: saved.Epoch, Position: ledger.Numeric(saved.Position)}
 	if !ok || saved.Owes.List != sequence.Nothing || !order.Late(found) {
@@ -350,8 +350,8 @@ func (r *recovery) stream(name string) (saved checkpoint.Stream, ok bool) {
 	return saved, ok
 }
 
-// marker takes note of the marker of a list that began, or of a snapshot that is complete.
-func (r *recovery) marker(m *sink.Stored, st *encode.State) {
+// learnMarker takes note of the marker of a list that began, or of a snapshot that is complete.
+func (r *recovery) learnMarker(m *sink.Stored, st *encode.State) {
 	resource, ok := encode.ResourceOf(st.Source, r.Identity.Cluster)
 	if !ok {
 		return
@@ -441,7 +441,7 @@ func (r *recovery) rebuild(ctx context.Context, trimmed bool) error {
 		from := cmp.Or(saved.Position, saved.Owes.From, r.completed[name], "0")
 		saved.Epoch, saved.Position, saved.Announced = epoch, "", ""
 		saved.Unannounced, saved.Replay = checkpoint.Snapshot{}, checkpoint.Replay{}
-		saved.ResyncDue = saved.ResyncDue || trimmed || r.again
+		saved.ResyncDue = saved.ResyncDue || trimmed || r.republished
 		if saved.Owes.List < sequence.Republish {
 			saved.Owes = checkpoint.Owes{
 				List: sequence.Reselect, From: from, Cause: string(source.CauseCheckpointLost),
