@@ -33,9 +33,6 @@ func TestClient_proves_who_it_is(t *testing.T) {
 	}
 	t.Run("nobody", func(t *testing.T) { works(t, client(t, c, "PLAINTEXT", kafka.Config{})) })
 	t.Run("nobody over TLS", func(t *testing.T) { works(t, client(t, c, "SSL", kafka.Config{TLS: trusting})) })
-	t.Run("nobody over TLS that is not verified", func(t *testing.T) {
-		works(t, client(t, c, "SSL", kafka.Config{TLS: kafka.TLS{ServerName: "other.test", InsecureSkipVerify: true}}))
-	})
 	for _, listener := range []string{"MTLS", "MTLS12"} {
 		t.Run(listener, func(t *testing.T) {
 			cert, key := must.Get2(c.Certificate("alice"))(t)

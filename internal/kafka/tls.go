@@ -17,8 +17,6 @@ type TLS struct {
 	CertFile, KeyFile string
 	// ServerName is the name in the brokers' certificates (default: the host connected to).
 	ServerName string
-	// InsecureSkipVerify accepts every certificate.
-	InsecureSkipVerify bool
 }
 
 // config returns nil where no TLS is asked for. The error says everything that is wrong with the files.
@@ -31,6 +29,5 @@ func (t TLS) config() (*tls.Config, error) {
 		return nil, err
 	}
 	c.ServerName = t.ServerName
-	c.InsecureSkipVerify = t.InsecureSkipVerify
 	return c, nil
 }

@@ -55,12 +55,13 @@ func TestTLS_is_asked_for_by_any_field(t *testing.T) {
 	cert, key := a.Issue(t, "bridge", time.Now().Add(time.Hour))
 	c, err := (TLS{}).config()
 	assert.True(t, c == nil && err == nil, "nothing asked for: %v, %v", c, err)
-	for _, with := range []TLS{{Enabled: true}, {CAFile: a.File}, {CertFile: cert, KeyFile: key}, {ServerName: "b"}, {InsecureSkipVerify: true}} {
+	for _, with := range []TLS{{Enabled: true}, {CAFile: a.File}, {CertFile: cert, KeyFile: key}, {ServerName: "b"}} {
 		c := must.Get(with.config())(t)
 		require.NotNil(t, c, "%+v", with)
-		if c.MinVersion != tls.VersionTLS12 || c.ServerName != with.ServerName || c.InsecureSkipVerify != with.InsecureSkipVerify || (c.RootCAs != nil) != (with.CAFile != "") {
-			t.Errorf("%+v gave MinVersion %x, ServerName %q, InsecureSkipVerify %v, roots %v", with, c.MinVersion, c.ServerName, c.InsecureSkipVerify, c.RootCAs != nil)
-		}
+		assert.EqualValues(t, tls.VersionTLS12, c.MinVersion, "%+v", with)
+		assert.Equal(t, with.ServerName, c.ServerName, "%+v", with)
+		assert.Equal(t, with.CAFile != "", c.RootCAs != nil, "%+v", with)
+		assert.False(t, c.InsecureSkipVerify, "%+v", with)
 	}
 }
 
