@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint remembers how far a stream's changes have been published, and which state of each object the log has.
+// Package checkpoint remembers how far a stream's changes have been published, and which state of each object the log
+// has.
 //
 // A position only ever names a version up to which everything has been settled: published and acknowledged,
 // or known not to be published. After a crash a position may be old, never too new.
@@ -22,7 +23,8 @@ type Row struct {
 	// a tombstone of an object whose end no watch has shown, and it is a number of the stream's own where versions are
 	// not numbers.
 	Epoch, Version uint64
-	// Sequence is the place in the log of the object's last event; 0 where it was not published or the log has no places.
+	// Sequence is the place in the log of the object's last event; 0 where it was not published or the log has no
+	// places.
 	Sequence  uint64
 	Partition int32
 	// Deleted marks a tombstone: the object is gone, the row stays until the position has passed Version.
@@ -32,14 +34,17 @@ type Row struct {
 	Behind bool
 	// Rejected says that a rejected event stands in the place of this one.
 	Rejected bool
-	// Digest stands for the part of the state that matters to whoever decides what is published, as far as that is known; else it is zero.
+	// Digest stands for the part of the state that matters to whoever decides what is published, as far as that is
+	// known; else it is zero.
 	Digest [16]byte
-	// Form stands for what the log's last event of the object tells of this very state, where that is known and the next event may be made from it; else it is zero.
+	// Form stands for what the log's last event of the object tells of this very state, where that is known and the
+	// next event may be made from it; else it is zero.
 	Form uint32
 	// Written is when the state was written, in seconds since 1970, as it tells; 0 where that is not known. Two states
 	// of one version with different times are of different histories of the API server.
 	Written int64
-	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not stored.
+	// Fresh says that this process published the object's last event itself, so that Sequence needs no check. It is not
+	// stored.
 	Fresh bool
 }
 
@@ -80,13 +85,14 @@ type Stream struct {
 	Unannounced Snapshot
 	// Announced is the id of the marker of a list that has begun and is not complete: the log has it.
 	Announced string
-	// Resynced is when the newest slot began, in seconds since 1970, in which all of the stream was published again on schedule, or for which that was
-	// not due any more; 0 where there is no schedule.
+	// Resynced is when the newest slot began, in seconds since 1970, in which all of the stream was published again on
+	// schedule, or for which that was not due any more; 0 where there is no schedule.
 	Resynced int64
-	// ResyncDue says that everything is to be published again between markers, as soon as the stream watches: the log may
-	// lack the last event of an object.
+	// ResyncDue says that everything is to be published again between markers, as soon as the stream watches: the log
+	// may lack the last event of an object.
 	ResyncDue bool
-	// Kind is that of the stream's objects, and Namespaced says that they are in namespaces: the stream's name does not tell.
+	// Kind is that of the stream's objects, and Namespaced says that they are in namespaces: the stream's name does not
+	// tell.
 	Kind       string
 	Namespaced bool
 	// Called are the names of the resource in the entries that select objects of the stream. A name keeps its meaning
@@ -99,8 +105,8 @@ type Stream struct {
 	Entered string
 	// Retiring says that the stream ends: everything that it has is being deleted in the log, under Epoch.
 	Retiring bool
-	// Refused are objects, in the order of their keys, of which the broker took neither the last event nor a rejection in
-	// its place. Their rows are of what the log has. The position does not wait for them.
+	// Refused are objects, in the order of their keys, of which the broker took neither the last event nor a rejection
+	// in its place. Their rows are of what the log has. The position does not wait for them.
 	Refused []Refused
 	// Replay says that the stream was rewound: what is watched again is published again.
 	Replay Replay
@@ -114,7 +120,8 @@ type Refused struct {
 	Key string
 	// Changes is how many are in no event.
 	Changes int
-	// Version is the resourceVersion of the newest change or state that was refused; empty where none compares any more.
+	// Version is the resourceVersion of the newest change or state that was refused; empty where none compares any
+	// more.
 	Version string
 }
 
@@ -144,11 +151,11 @@ type Owes struct {
 type Log struct {
 	// ID tells the log from another one of its name.
 	ID string
-	// Marks are places, by partition, that bound what the rows do not know of: every message of the pipeline at or before its partition's mark
-	// is taken into account. Nil where the log has no places, or nothing was published.
+	// Marks are places, by partition, that bound what the rows do not know of: every message of the pipeline at or
+	// before its partition's mark is taken into account. Nil where the log has no places, or nothing was published.
 	Marks map[int32]uint64
-	// Ends are the places of the last messages that were acknowledged, and IDs the ids of these messages, by which a log
-	// is known to be the same up to there.
+	// Ends are the places of the last messages that were acknowledged, and IDs the ids of these messages, by which a
+	// log is known to be the same up to there.
 	Ends map[int32]uint64
 	IDs  map[int32]string
 	// Given is the greatest epoch that the pipeline has given out, or that the log has.
@@ -207,8 +214,8 @@ type Batch struct {
 type Store interface {
 	// Load returns what was committed last.
 	Load(ctx context.Context) (*State, error)
-	// Commit makes the whole batch durable, or nothing of it. Once it returns nil the batch survives a crash of the machine. After an error either may be
-	// true, until what the batch named is committed again.
+	// Commit makes the whole batch durable, or nothing of it. Once it returns nil the batch survives a crash of the
+	// machine. After an error either may be true, until what the batch named is committed again.
 	Commit(ctx context.Context, b *Batch) error
 }
 
@@ -247,14 +254,15 @@ func (e *ForeignError) Error() string {
 // Permanent implements what [IsPermanent] asks for.
 func (*ForeignError) Permanent() bool { return true }
 
-// IsTaken reports whether a store's error says that another process has opened the store since. Such an error has a method Taken that returns true.
+// IsTaken reports whether a store's error says that another process has opened the store since. Such an error has a
+// method Taken that returns true.
 func IsTaken(err error) bool {
 	var t interface{ Taken() bool }
 	return errors.As(err, &t) && t.Taken()
 }
 
-// IsPermanent reports whether a store's error stays however often what failed is tried again: somebody has to do something first. Such an error has a
-// method Permanent that returns true.
+// IsPermanent reports whether a store's error stays however often what failed is tried again: somebody has to do
+// something first. Such an error has a method Permanent that returns true.
 func IsPermanent(err error) bool {
 	var p interface{ Permanent() bool }
 	return errors.As(err, &p) && p.Permanent()

@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// differ compares two JSON objects, a and b, and writes what leads from one to the other. Neither is decoded: what is spelt the same is the same, and only
-// where it is not the members of objects are looked at, in whatever order they are. JSON is taken to be valid; of anything else the outcome is
-// arbitrary, but never a panic.
+// differ compares two JSON objects, a and b, and writes what leads from one to the other. Neither is decoded: what is
+// spelt the same is the same, and only where it is not the members of objects are looked at, in whatever order they
+// are. JSON is taken to be valid; of anything else the outcome is arbitrary, but never a panic.
 type differ struct {
 	a, b []byte
 	out  []byte
@@ -43,8 +43,8 @@ func (d *differ) same(a, b span) bool { return bytes.Equal(d.a[a.from:a.to], d.b
 // room reports whether what is written is still shorter than b.
 func (d *differ) room() bool { return len(d.out)-d.start < d.most }
 
-// enter opens the objects at a and b, or the lists, and returns where on the stack their fields are: a's from there, b's from mid. It is not ok where they
-// cannot be compared. Leave must follow.
+// enter opens the objects at a and b, or the lists, and returns where on the stack their fields are: a's from there,
+// b's from mid. It is not ok where they cannot be compared. Leave must follow.
 func (d *differ) enter(a, b span) (frame, mid int, ok bool) {
 	frame = len(d.stack)
 	if d.depth++; d.depth > maxDepth {
@@ -67,7 +67,8 @@ func (d *differ) leave(frame int) {
 	d.stack = d.stack[:frame]
 }
 
-// members pushes the members of the object at a place. It returns false where they cannot be told apart: where a name repeats, or is not text.
+// members pushes the members of the object at a place. It returns false where they cannot be told apart: where a name
+// repeats, or is not text.
 func (d *differ) members(text []byte, at span) bool {
 	frame := len(d.stack)
 	o := members{b: text, pos: at.from + 1}

@@ -8,9 +8,10 @@ import (
 	"sync"
 )
 
-// Digester tells whether two states of an object differ in more than what paths name, metadata.resourceVersion, metadata.generation and
-// metadata.managedFields. An object of which nothing else is left is the same as none, so that the first annotation of an object, if
-// it is one that a path names, is no difference; one that was empty is not. It is safe for concurrent use.
+// Digester tells whether two states of an object differ in more than what paths name, metadata.resourceVersion,
+// metadata.generation and metadata.managedFields. An object of which nothing else is left is the same as none, so that
+// the first annotation of an object, if it is one that a path names, is no difference; one that was empty is not. It is
+// safe for concurrent use.
 type Digester struct {
 	root *node
 	// seed makes the digests of other paths, and with other keys, others.
@@ -18,8 +19,8 @@ type Digester struct {
 	rooms sync.Pool
 }
 
-// NewDigester returns one for these paths. Where digests are of something that is not to be guessed, key keeps who has a digest from finding out whether a guess
-// is right; nil means none. Digests with other keys are others.
+// NewDigester returns one for these paths. Where digests are of something that is not to be guessed, key keeps who has
+// a digest from finding out whether a guess is right; nil means none. Digests with other keys are others.
 func NewDigester(ignored []Path, key []byte) *Digester {
 	var seed strings.Builder
 	if key != nil {
@@ -42,8 +43,9 @@ func NewDigester(ignored []Path, key []byte) *Digester {
 	return &Digester{root: newTrie(ignored), seed: seed.String(), rooms: sync.Pool{New: func() any { return new([]byte) }}}
 }
 
-// Digest returns a part of the SHA-256 of what matters of an object, as its bytes have it: states that differ in spelling, or in the order of
-// members, may have different digests. What is no object has the zero digest. JSON is taken to be valid.
+// Digest returns a part of the SHA-256 of what matters of an object, as its bytes have it: states that differ in
+// spelling, or in the order of members, may have different digests. What is no object has the zero digest. JSON is
+// taken to be valid.
 func (d *Digester) Digest(object []byte) (digest [16]byte) {
 	room, _ := d.rooms.Get().(*[]byte)
 	defer d.rooms.Put(room)

@@ -2,11 +2,13 @@
 
 // Package encode turns a change of a Kubernetes object into a CloudEvents message.
 //
-// It is pure: nothing is read, written, logged or started, and the same change always gives the same message, byte for byte.
+// It is pure: nothing is read, written, logged or started, and the same change always gives the same message, byte for
+// byte.
 //
 // An object is not decoded. Its bytes are copied except for two members, which configuration may keep:
-// metadata.managedFields and the last-applied-configuration annotation. Everything else arrives as the API server sent it;
-// annotations of which nothing is left arrive as {}. Values of Secrets, and those that are to be redacted, are the exception: see [Config].
+// metadata.managedFields and the last-applied-configuration annotation. Everything else arrives as the API server sent
+// it; annotations of which nothing is left arrive as {}. Values of Secrets, and those that are to be redacted, are the
+// exception: see [Config].
 package encode
 
 import (
@@ -38,10 +40,12 @@ const (
 	Object Payload = "object"
 	// Metadata is the object's apiVersion, kind and metadata.
 	Metadata Payload = "metadata"
-	// Change is {"object":…,"oldObject":…}: what Object is, and what the log had before, which is left out where there is nothing or it is not known.
+	// Change is {"object":…,"oldObject":…}: what Object is, and what the log had before, which is left out where there
+	// is nothing or it is not known.
 	Change Payload = "change"
-	// MergePatch is the JSON merge patch (RFC 7386) of an update, JSONPatch its JSON patch (RFC 6902): from what the log had before to what Object
-	// is. Where that is not known, or the patch is no shorter, or a merge patch cannot say it, and in all other events it is what Object is.
+	// MergePatch is the JSON merge patch (RFC 7386) of an update, JSONPatch its JSON patch (RFC 6902): from what the
+	// log had before to what Object is. Where that is not known, or the patch is no shorter, or a merge patch cannot
+	// say it, and in all other events it is what Object is.
 	MergePatch Payload = "merge-patch"
 	JSONPatch  Payload = "json-patch"
 )
@@ -76,14 +80,14 @@ type Config struct {
 	// SecretHashes, if not nil, makes each mask of a Secret's value say "[redacted hmac-sha256:<16 hex digits>]", so
 	// that it can be seen that the value changed. What is not base64 where it should be has the mask without a hash.
 	SecretHashes *Hashes
-	// Redact names values that are replaced: texts by "[redacted]", which is in base64 where a ConfigMap or a Secret has base64, numbers by 0, booleans by
-	// false, objects by {} and lists by []; null stays. As managedFields and the annotations in which tools keep a copy of the object
-	// may repeat a value, they are removed whatever Keep says.
+	// Redact names values that are replaced: texts by "[redacted]", which is in base64 where a ConfigMap or a Secret
+	// has base64, numbers by 0, booleans by false, objects by {} and lists by []; null stays. As managedFields and the
+	// annotations in which tools keep a copy of the object may repeat a value, they are removed whatever Keep says.
 	Redact []Path
 	// Subject renders the message's subject or topic; nil means DefaultSubject.
 	Subject *Template
-	// BareIDs makes a message's ID the event's id alone, for a log that recognises no repetition by it. Otherwise it tells events of one id in several
-	// pipelines or resources apart.
+	// BareIDs makes a message's ID the event's id alone, for a log that recognises no repetition by it. Otherwise it
+	// tells events of one id in several pipelines or resources apart.
 	BareIDs bool
 	// WriterTerm is the term of the writer's lease; 0 for none.
 	WriterTerm int
@@ -108,7 +112,8 @@ type Encoder struct {
 	shared bool
 
 	change, marker head
-	// object is the encoder of events with the payload Object, where the configured one is a patch and cannot be had; else nil.
+	// object is the encoder of events with the payload Object, where the configured one is a patch and cannot be had;
+	// else nil.
 	object *Encoder
 	// knative is nil in the profile Own.
 	knative *knative
@@ -123,8 +128,9 @@ type Encoder struct {
 	form uint32
 }
 
-// New returns the encoder of a stream. It panics if cfg has a mode, a payload, a profile or a name in Keep that does not exist, a path that
-// [CheckRedact] refuses, a payload that its profile cannot have, or lacks a host that its profile needs.
+// New returns the encoder of a stream. It panics if cfg has a mode, a payload, a profile or a name in Keep that does
+// not exist, a path that [CheckRedact] refuses, a payload that its profile cannot have, or lacks a host that its
+// profile needs.
 func New(stream source.Stream, cfg Config) *Encoder {
 	if cfg.Mode == "" {
 		cfg.Mode = Binary
@@ -194,8 +200,8 @@ func (e *Encoder) Subject(namespace, name string) string {
 	return either(string(e.subject.append(nil, namespace, name)), e.subject.constant)
 }
 
-// Change fills m with the event of c, of which the log has nothing that is known where the payload is made from that. c's body stays the caller's. The error
-// says that the body is not a JSON object; m is then not to be used.
+// Change fills m with the event of c, of which the log has nothing that is known where the payload is made from that.
+// c's body stays the caller's. The error says that the body is not a JSON object; m is then not to be used.
 func (e *Encoder) Change(m *sink.Message, c *source.Change) error {
 	if e.cfg.Payload.FromOld() {
 		_, err := e.ChangeFrom(m, c, Old{}, nil)

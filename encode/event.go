@@ -183,8 +183,8 @@ func (e *Encoder) texts(c *source.Change, w *walk, tail string) texts {
 	}
 }
 
-// fill sets what differs between the modes. as begins with the attributes of h. In structured mode m.Data then ends where the
-// value of the member data belongs.
+// fill sets what differs between the modes. as begins with the attributes of h. In structured mode m.Data then ends
+// where the value of the member data belongs.
 func (e *Encoder) fill(m *sink.Message, h *head, as attributes) {
 	m.ContentType, m.Attributes, m.Data = contentJSON, as, m.Data[:0]
 	if e.cfg.Mode == Structured {

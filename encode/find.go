@@ -172,7 +172,8 @@ func (f *finder) members(i, frame int) int {
 	return o.end()
 }
 
-// over reports whether nothing that is looked for can be behind the value at i of the outermost object, and that value is not soon over.
+// over reports whether nothing that is looked for can be behind the value at i of the outermost object, and that value
+// is not soon over.
 func (f *finder) over(i int) bool {
 	root := f.nodes[0]
 	if f.b[i] != '{' && f.b[i] != '[' || root.every != nil || f.ends(i) || f.glances == maxGlances {

@@ -7,9 +7,10 @@ import (
 	"strconv"
 )
 
-// appendJSONPatch appends to dst the JSON patch (RFC 6902) that makes the object a the object b: operations add, remove and replace, in the order in which they
-// have to be applied. A value is replaced as a whole where that is shorter than what changes in it, and where names repeat in it. Lists are compared by
-// place, but for what both begin and end with. It returns false, and dst, where the patch is no shorter than b.
+// appendJSONPatch appends to dst the JSON patch (RFC 6902) that makes the object a the object b: operations add, remove
+// and replace, in the order in which they have to be applied. A value is replaced as a whole where that is shorter than
+// what changes in it, and where names repeat in it. Lists are compared by place, but for what both begin and end with.
+// It returns false, and dst, where the patch is no shorter than b.
 func appendJSONPatch(dst, a, b []byte) (patch []byte, ok bool) {
 	var room [96]field
 	d := newDiffer(dst, a, b, room[:])
@@ -34,7 +35,8 @@ func (d *differ) operation(op string, value []byte) {
 	d.out = append(d.out, '}')
 }
 
-// objects writes what makes the object at a the one at b. It returns false where they cannot be compared, or out becomes longer than limit.
+// objects writes what makes the object at a the one at b. It returns false where they cannot be compared, or out
+// becomes longer than limit.
 func (d *differ) objects(a, b span, limit int) bool {
 	frame, mid, ok := d.enter(a, b)
 	defer d.leave(frame)

@@ -14,10 +14,10 @@ type Profile string
 // The profiles. The zero Profile is Own.
 const (
 	Own Profile = "kube-eventbridge"
-	// Knative gives events of changes the type, the source and the subject that Knative's ApiServerSource gives them, so that its Triggers
-	// and consumers go on working; all other attributes are as in Own. With the payload Metadata they are those of its mode Reference,
-	// and the data has namespace and name beside apiVersion, kind and metadata, as a reference to an object has them. What Knative does not
-	// have, markers and rejections, is as in Own.
+	// Knative gives events of changes the type, the source and the subject that Knative's ApiServerSource gives them,
+	// so that its Triggers and consumers go on working; all other attributes are as in Own. With the payload Metadata
+	// they are those of its mode Reference, and the data has namespace and name beside apiVersion, kind and metadata,
+	// as a reference to an object has them. What Knative does not have, markers and rejections, is as in Own.
 	//
 	// The form is that of makeEvent and createSelfLink in pkg/adapter/apiserver/events/events.go, the source that of
 	// pkg/adapter/apiserver/adapter_injection.go, of knative.dev/eventing v0.46.0.
@@ -52,7 +52,8 @@ func (e *Encoder) knativeOf() *knative {
 	return k
 }
 
-// guessPlural guesses a resource from its kind as apimachinery's meta.UnsafeGuessKindToResource does, which Knative asks.
+// guessPlural guesses a resource from its kind as apimachinery's meta.UnsafeGuessKindToResource does, which Knative
+// asks.
 func guessPlural(kind string) string {
 	word := strings.ToLower(kind)
 	switch {
@@ -67,8 +68,8 @@ func guessPlural(kind string) string {
 	}
 }
 
-// appendSubject appends the link that Knative makes up: the resource is guessed from the kind, the core group is below /apis too, and the namespace of
-// a cluster-scoped object is empty.
+// appendSubject appends the link that Knative makes up: the resource is guessed from the kind, the core group is below
+// /apis too, and the namespace of a cluster-scoped object is empty.
 func (k *knative) appendSubject(b []byte, c *source.Change) []byte {
 	return appendStrings(b, k.link, c.Namespace, k.plural, c.Name)
 }
@@ -90,7 +91,8 @@ func (e *Encoder) typeOf(op source.Op) string {
 	}
 }
 
-// TypeIn returns what a profile makes of TypeAdded, TypeUpdated or TypeDeleted, with the payload that is configured; another type it leaves as it is.
+// TypeIn returns what a profile makes of TypeAdded, TypeUpdated or TypeDeleted, with the payload that is configured;
+// another type it leaves as it is.
 func TypeIn(p Profile, payload Payload, own string) string {
 	verb := map[string]string{TypeAdded: "add", TypeUpdated: "update", TypeDeleted: "delete"}[own]
 	switch {
@@ -116,8 +118,8 @@ func (e *Encoder) open(dst []byte, c *source.Change) []byte {
 	return dst
 }
 
-// InOwn returns the type and the source that the event of a change has in the profile Own, given those it has and its attributes
-// partitionkey and apiversion. What is of no other profile is returned as it is.
+// InOwn returns the type and the source that the event of a change has in the profile Own, given those it has and its
+// attributes partitionkey and apiversion. What is of no other profile is returned as it is.
 func InOwn(typ, src, key, apiVersion string) (ownType, ownSource string) {
 	rest, ok := strings.CutPrefix(typ, knativeResource)
 	if !ok {

@@ -63,8 +63,8 @@ func (w *walk) entries(b []byte, i int) int {
 	}
 }
 
-// entry reads one entry: of members that repeat the first. If early it stops when it knows what it wants, or at the first value
-// that is not a string, and reports which it was.
+// entry reads one entry: of members that repeat the first. If early it stops when it knows what it wants, or at the
+// first value that is not a string, and reports which it was.
 func (w *walk) entry(o *members, early bool) bool {
 	var at stamp
 	var time, manager []byte
@@ -91,8 +91,9 @@ func (w *walk) entry(o *members, early bool) bool {
 	return time != nil && manager != nil
 }
 
-// landmarks reads managedFields in the form in which API servers send those of built-in objects: without white space, without an array
-// in it, and in each entry manager and time before the fields. The fields, which are most of it, are only searched:
+// landmarks reads managedFields in the form in which API servers send those of built-in objects: without white space,
+// without an array in it, and in each entry manager and time before the fields. The fields, which are most of it, are
+// only searched:
 //
 //   - Behind a quote that closes a string there is never a letter. So a quote with a letter behind it opens one, and the
 //     punctuation before it is not in a string.
@@ -149,8 +150,8 @@ func nextEntry(list []byte) (n int, ok bool) {
 	}
 }
 
-// commaBrace returns the first place of ",{" in b, -1 if there is none. It is not ok if there is white space in b, and may not look
-// behind the place it returns. It looks at eight bytes at a time.
+// commaBrace returns the first place of ",{" in b, -1 if there is none. It is not ok if there is white space in b, and
+// may not look behind the place it returns. It looks at eight bytes at a time.
 func commaBrace(b []byte) (n int, ok bool) {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	i, white := 0, uint64(0)

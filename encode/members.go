@@ -8,7 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// members goes through the members of one object. After each next the caller says with keep or drop where the value ends.
+// members goes through the members of one object. After each next the caller says with keep or drop where the value
+// ends.
 type members struct {
 	b   []byte
 	pos int
@@ -72,7 +73,8 @@ func (o *members) keep(end int) {
 	o.pos, o.last, o.comma, o.bad = end, end, true, end < 0
 }
 
-// drop is keep of a member that is to be left out, with the comma before it, or, where nothing stays before it, the one behind it.
+// drop is keep of a member that is to be left out, with the comma before it, or, where nothing stays before it, the one
+// behind it.
 func (o *members) drop(end int, c *cuts) {
 	if end < 0 {
 		o.bad = true
@@ -213,7 +215,8 @@ func skipString(b []byte, i int) int {
 // nesting is how a byte outside of strings changes the depth.
 var nesting = [256]int8{'{': 1, '[': 1, '}': -1, ']': -1}
 
-// skipNested returns where the object or array that opens at i ends, or -1. From quote to quote bytes are searched, not looked at.
+// skipNested returns where the object or array that opens at i ends, or -1. From quote to quote bytes are searched, not
+// looked at.
 func skipNested(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {

@@ -4,8 +4,9 @@ package encode
 
 import "bytes"
 
-// appendMergePatch appends to dst the JSON merge patch (RFC 7386) that makes the object a the object b. It returns false, and dst, where there is none, as
-// b has a new null, which a patch takes for a removal; where it is no shorter than b; and where names repeat.
+// appendMergePatch appends to dst the JSON merge patch (RFC 7386) that makes the object a the object b. It returns
+// false, and dst, where there is none, as b has a new null, which a patch takes for a removal; where it is no shorter
+// than b; and where names repeat.
 func appendMergePatch(dst, a, b []byte) (patch []byte, ok bool) {
 	var room [96]field
 	d := newDiffer(dst, a, b, room[:])
@@ -78,7 +79,8 @@ func (d *differ) mergeNew(f *field, value []byte) bool {
 	return true
 }
 
-// nulls reports whether a value is null or an object that has one, however deep, but for those in lists: a merge patch leaves them as they are.
+// nulls reports whether a value is null or an object that has one, however deep, but for those in lists: a merge patch
+// leaves them as they are.
 func nulls(value []byte, depth int) bool {
 	switch {
 	case value[0] == 'n' || depth == 0:

@@ -14,16 +14,16 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// Old is what the log has of an object: the data that [Encoder.ChangeFrom] returned, and the version that they are of. The zero Old says that the log has
-// nothing, or that it is not known what.
+// Old is what the log has of an object: the data that [Encoder.ChangeFrom] returned, and the version that they are of.
+// The zero Old says that the log has nothing, or that it is not known what.
 type Old struct {
 	Data            []byte
 	ResourceVersion string
 }
 
-// ChangeFrom is Change for a payload that is made from what the log had before. It returns the data that the event of c has with the payload Object: what the
-// Old of the next event has to have. They have nothing that such an event would not show, and are written into room, whose memory is used again, old's
-// not being a part of it.
+// ChangeFrom is Change for a payload that is made from what the log had before. It returns the data that the event of c
+// has with the payload Object: what the Old of the next event has to have. They have nothing that such an event would
+// not show, and are written into room, whose memory is used again, old's not being a part of it.
 func (e *Encoder) ChangeFrom(m *sink.Message, c *source.Change, old Old, room []byte) (data []byte, err error) {
 	var v view
 	if err := e.look(&v, c); err != nil {
@@ -97,8 +97,9 @@ func (e *Encoder) appendPatch(dst, from, to []byte) ([]byte, bool) {
 // formVersion is increased when the same configuration gives other data than before.
 const formVersion = 2
 
-// Form stands for data, and for all that they depend on besides the object: what has the form of data that were published is, but for one case in 2³², what was
-// published. It is the same in every process, never 0, and says nothing of what data do not show, nor of a key.
+// Form stands for data, and for all that they depend on besides the object: what has the form of data that were
+// published is, but for one case in 2³², what was published. It is the same in every process, never 0, and says nothing
+// of what data do not show, nor of a key.
 func (e *Encoder) Form(data []byte) uint32 {
 	return max(crc32.Update(e.form, crc32.MakeTable(crc32.Castagnoli), data), 1)
 }

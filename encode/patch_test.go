@@ -252,7 +252,8 @@ func TestPatches_of_any_two_objects_lead_from_one_to_the_other(t *testing.T) {
 	})
 }
 
-// A real object changed at random has patches, unless almost all of it changed, or a merge patch would have to say null.
+// A real object changed at random has patches, unless almost all of it changed, or a merge patch would have to say
+// null.
 func TestPatches_of_real_objects_lead_from_one_state_to_the_next(t *testing.T) {
 	for _, file := range []string{"pod.json", "customresource.json", "node.json", "secret.json"} {
 		t.Run(file, func(t *testing.T) {

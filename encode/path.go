@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Path names values within an object: names with dots between, ["a name"] where a name has other characters, or nothing but digits, and [*] for every element of
-// a list or every member of an object.
+// Path names values within an object: names with dots between, ["a name"] where a name has other characters, or nothing
+// but digits, and [*] for every element of a list or every member of an object.
 //
-// A name that meets a list is looked for in each of its elements, so that spec.containers.image is spec.containers[*].image. What is
-// not there is not named. The zero Path is none.
+// A name that meets a list is looked for in each of its elements, so that spec.containers.image is
+// spec.containers[*].image. What is not there is not named. The zero Path is none.
 type Path struct {
 	text  string
 	steps []step
@@ -27,8 +27,9 @@ type step struct {
 // maxSteps is how deep a path goes at most.
 const maxSteps = 64
 
-// ParsePath parses a path. It refuses what begins with object, oldObject or event, as expressions and the data of changes do: a member of such a name is
-// written ["object"]. Its errors name the path, the character that is wrong, counted from 1, and after a semicolon what is valid.
+// ParsePath parses a path. It refuses what begins with object, oldObject or event, as expressions and the data of
+// changes do: a member of such a name is written ["object"]. Its errors name the path, the character that is wrong,
+// counted from 1, and after a semicolon what is valid.
 func ParsePath(s string) (Path, error) {
 	p := Path{text: s}
 	rest := strings.TrimPrefix(s, ".") // as kubectl begins them
@@ -156,8 +157,9 @@ func (p Path) Within(q Path) bool {
 	return true
 }
 
-// Beyond returns how p has to be written where it leads further than there is anything: the members of metadata.annotations and metadata.labels, and of a
-// ConfigMap or a Secret those of data, binaryData and stringData too, are texts, whose names may have dots. It returns nothing for another path.
+// Beyond returns how p has to be written where it leads further than there is anything: the members of
+// metadata.annotations and metadata.labels, and of a ConfigMap or a Secret those of data, binaryData and stringData
+// too, are texts, whose names may have dots. It returns nothing for another path.
 func (p Path) Beyond(configMap bool) (instead string) {
 	n := 0
 	switch {
@@ -179,7 +181,8 @@ func (p Path) Beyond(configMap bool) (instead string) {
 	return fmt.Sprintf("%s[%q]", strings.Join(names[:n], "."), strings.Join(names[n:], "."))
 }
 
-// identity are the values that are in the attributes, the key or the subject of events, and cannot be taken from the data alone.
+// identity are the values that are in the attributes, the key or the subject of events, and cannot be taken from the
+// data alone.
 func identity() []Path {
 	all := []string{"apiVersion", "kind"}
 	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"} {
@@ -196,7 +199,8 @@ func identity() []Path {
 	return paths
 }
 
-// CheckRedact returns an error if what p names cannot be redacted, because attributes of events are made of it or it is not said in which part of the object it is.
+// CheckRedact returns an error if what p names cannot be redacted, because attributes of events are made of it or it is
+// not said in which part of the object it is.
 func CheckRedact(p Path) error {
 	if len(p.steps) > 1 && p.steps[0].every {
 		return fmt.Errorf("path %q: it begins with [*], which is all of the object; begin with a name, as in spec or data", p)

@@ -4,8 +4,8 @@ package encode
 
 import "iter"
 
-// Members yields the names of a JSON object, with their quotes, and the values, all as they are written. Nothing is copied. JSON is taken to be
-// valid; where it cannot be followed, as where it is no object, that is its end.
+// Members yields the names of a JSON object, with their quotes, and the values, all as they are written. Nothing is
+// copied. JSON is taken to be valid; where it cannot be followed, as where it is no object, that is its end.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		i := space(object, 0)

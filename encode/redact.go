@@ -104,7 +104,8 @@ func leaveOut(dst, b []byte, r, s span) ([]byte, span) {
 	return append(dst, b[r.from:s.from]...), span{s.to, r.to}
 }
 
-// mask is what stands for a value that begins with a byte. It is of the same type, so that typed clients still decode it.
+// mask is what stands for a value that begins with a byte. It is of the same type, so that typed clients still decode
+// it.
 func (n *node) mask(first byte) string {
 	switch first {
 	case '"':

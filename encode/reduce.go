@@ -7,8 +7,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// Data returns the data of the event of c, without the envelope of structured mode; where the payload is made from what the log had before, that of the
-// payload Object. The error is that of Change.
+// Data returns the data of the event of c, without the envelope of structured mode; where the payload is made from what
+// the log had before, that of the payload Object. The error is that of Change.
 func (e *Encoder) Data(c *source.Change) ([]byte, error) {
 	bare := *e
 	bare.cfg.Mode = Binary

@@ -92,8 +92,8 @@ func mayRepeat(rest []byte) bool {
 	return hasEscapedLetter(rest)
 }
 
-// hasEscapedLetter reports whether there is an escape for a character from 0x60 to 0x7F, as all letters of metadata are. Others are
-// frequent: API servers escape <, > and &.
+// hasEscapedLetter reports whether there is an escape for a character from 0x60 to 0x7F, as all letters of metadata
+// are. Others are frequent: API servers escape <, > and &.
 func hasEscapedLetter(b []byte) bool {
 	escape := []byte(`\u00`)
 	for {

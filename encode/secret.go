@@ -76,7 +76,8 @@ type redactor struct {
 	masked bool
 }
 
-// object copies an object. member is called behind each name, and passes the value on or skips it; then the name goes too.
+// object copies an object. member is called behind each name, and passes the value on or skips it; then the name goes
+// too.
 func (r *redactor) object(member func(name string) error) error {
 	if t, err := r.dec.ReadToken(); err != nil || t.Kind() != '{' {
 		return errors.Join(errNotObject, err)
@@ -151,8 +152,8 @@ func (o *members) copiesObject() bool {
 	return may && copiesObject(o.text())
 }
 
-// copiesObject reports whether an annotation of this name holds its whole object as a tool applied it, be it compressed:
-// kubectl's, kapp's, Rancher's, and those of operators that follow kubectl.
+// copiesObject reports whether an annotation of this name holds its whole object as a tool applied it, be it
+// compressed: kubectl's, kapp's, Rancher's, and those of operators that follow kubectl.
 func copiesObject(name string) bool {
 	return name == "kapp.k14s.io/original" || name == "objectset.rio.cattle.io/applied" ||
 		strings.HasSuffix(name, "/last-applied-configuration") || strings.HasSuffix(name, "/last-applied")

@@ -21,8 +21,9 @@ type TemplateKind uint8
 
 // The kinds of templates.
 const (
-	// Subject is a NATS subject. Group "core" is the core group, namespace "_" none; the dots of cluster and group become "_";
-	// in namespace and name the characters . * > % white space, control characters and a leading _ are percent-encoded.
+	// Subject is a NATS subject. Group "core" is the core group, namespace "_" none; the dots of cluster and group
+	// become "_"; in namespace and name the characters . * > % white space, control characters and a leading _ are
+	// percent-encoded.
 	Subject TemplateKind = iota + 1
 	// Topic is a Kafka topic. Dots stay; what Kafka does not take becomes "_".
 	Topic
@@ -55,7 +56,8 @@ type Template struct {
 // part is a placeholder, or a literal.
 type part struct{ literal, placeholder string }
 
-// ParseTemplate parses a template. Its errors name the template, what is wrong with it, and after a semicolon what is valid.
+// ParseTemplate parses a template. Its errors name the template, what is wrong with it, and after a semicolon what is
+// valid.
 func ParseTemplate(kind TemplateKind, s string) (*Template, error) {
 	t := &Template{kind: kind, text: s}
 	for rest := s; rest != ""; {
@@ -190,8 +192,8 @@ func (t *Template) Literal() string {
 	return first[:strings.LastIndexByte(first, '.')+1]
 }
 
-// Wildcard returns the subject of a NATS stream that holds every message: Literal and ">". Where Literal is empty that is
-// ">", which a stream cannot have beside others. A template without placeholders is its own wildcard.
+// Wildcard returns the subject of a NATS stream that holds every message: Literal and ">". Where Literal is empty that
+// is ">", which a stream cannot have beside others. A template without placeholders is its own wildcard.
 func (t *Template) Wildcard() string {
 	if l := t.Literal(); l != t.text {
 		return l + ">"
@@ -199,8 +201,8 @@ func (t *Template) Wildcard() string {
 	return t.text
 }
 
-// Pattern returns a subject that matches each one that t can render: each token with a placeholder that is not in known is *.
-// What a known one stands for is rendered as in subjects.
+// Pattern returns a subject that matches each one that t can render: each token with a placeholder that is not in known
+// is *. What a known one stands for is rendered as in subjects.
 func (t *Template) Pattern(known map[string]string) string {
 	tokens := strings.Split(t.with(known, func(string) string { return "*" }), ".")
 	for i, token := range tokens {
@@ -211,7 +213,8 @@ func (t *Template) Pattern(known map[string]string) string {
 	return strings.Join(tokens, ".")
 }
 
-// Address returns t with what is known rendered as in subjects and topics. The other placeholders stay, and are returned in their order, each once.
+// Address returns t with what is known rendered as in subjects and topics. The other placeholders stay, and are
+// returned in their order, each once.
 func (t *Template) Address(known map[string]string) (address string, open []string) {
 	address = t.with(known, func(placeholder string) string {
 		if !slices.Contains(open, placeholder) {

@@ -40,9 +40,9 @@ func (p Policy) withDefaults() Policy {
 
 // Retrier is a [Publisher] that publishes a message again until the broker has answered for good.
 //
-// What the broker accepted, will never take ([IsPermanent]) or found to conflict ([ConflictError]) is settled. Any other
-// failure is repeated for ever, with the same message: only Verify is set, unless the message is Shared, because nobody
-// knows whether the broker has it. Previous must therefore be right even where Verify was not asked for.
+// What the broker accepted, will never take ([IsPermanent]) or found to conflict ([ConflictError]) is settled. Any
+// other failure is repeated for ever, with the same message: only Verify is set, unless the message is Shared, because
+// nobody knows whether the broker has it. Previous must therefore be right even where Verify was not asked for.
 //
 // There is one wait for all messages, for what fails is the broker and not the message: while it lasts, new calls of
 // Publish wait too. A message that has failed holds no place in the window of the sink behind, so that the memory held
@@ -180,8 +180,8 @@ type unansweredError struct{ error }
 
 func (e *unansweredError) Unwrap() error { return e.error }
 
-// IsUnanswered reports whether err is that of a [Retrier] for a message that the broker will never take, of which it may
-// have taken an earlier try whose answer did not come.
+// IsUnanswered reports whether err is that of a [Retrier] for a message that the broker will never take, of which it
+// may have taken an earlier try whose answer did not come.
 func IsUnanswered(err error) bool {
 	var unanswered *unansweredError
 	return errors.As(err, &unanswered)
@@ -200,8 +200,8 @@ func (r *Retrier) Failing() (since time.Time, cause error) {
 	return since, cause
 }
 
-// Run retries until ctx ends, and then returns nil. By then every message that waited for its turn has been told ctx's error;
-// what the sink behind still has is settled by that sink, once and without a retry. Run is called once.
+// Run retries until ctx ends, and then returns nil. By then every message that waited for its turn has been told ctx's
+// error; what the sink behind still has is settled by that sink, once and without a retry. Run is called once.
 func (r *Retrier) Run(ctx context.Context) error {
 	defer r.end(ctx)
 	r.again(ctx)

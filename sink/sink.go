@@ -49,8 +49,8 @@ type Message struct {
 	Previous uint64
 	// Shared says that the subject carries messages of other keys too, so that nothing can be verified.
 	Shared bool
-	// Everywhere asks for the message in each partition: whoever reads one of them reads it. That of the key gets it last, when all others have
-	// it, and the receipt is of that one.
+	// Everywhere asks for the message in each partition: whoever reads one of them reads it. That of the key gets it
+	// last, when all others have it, and the receipt is of that one.
 	Everywhere bool
 	// Last says that nothing is true of the key's object any more: it is gone.
 	Last bool
@@ -95,28 +95,30 @@ type Sink interface {
 	Publisher
 	// Run connects, checks or creates what the sink publishes to, and serves until ctx ends; it waits for a broker
 	// that is away. It returns nil when ctx ended, and an error only for what must not be used: see [UnusableError]; or
-	// for a log that went back behind what it had acknowledged in this run or what Bounds told of it, or was made anew: a [*RewoundError].
-	// A sink looks before it publishes on a new connection, and every few seconds besides: so long may messages go to a log that was made
-	// anew on an open connection.
-	// When Run has returned every done function has been called and no goroutine of the sink is left.
+	// for a log that went back behind what it had acknowledged in this run or what Bounds told of it, or was made anew:
+	// a [*RewoundError]. A sink looks before it publishes on a new connection, and every few seconds besides: so long
+	// may messages go to a log that was made anew on an open connection. When Run has returned every done function has
+	// been called and no goroutine of the sink is left.
 	Run(ctx context.Context) error
 	// Ready reports whether the broker is reachable now: nil, or why not.
 	Ready() error
 }
 
-// Log is what a sink has published, for the process that publishes it. A [Sink] whose messages can be read back is one too. Its methods
-// may be called while Run runs; they wait for a broker that is away, and fail only when ctx or Run ends or f does, or with an [*UnusableError]
-// where the broker's limits forbid reading.
+// Log is what a sink has published, for the process that publishes it. A [Sink] whose messages can be read back is one
+// too. Its methods may be called while Run runs; they wait for a broker that is away, and fail only when ctx or Run
+// ends or f does, or with an [*UnusableError] where the broker's limits forbid reading.
 type Log interface {
-	// Bounds returns what the log has. Where a replicated log ends before what is expected, by partition, it is asked again for a while,
-	// since a replica that was left behind may have answered.
+	// Bounds returns what the log has. Where a replicated log ends before what is expected, by partition, it is asked
+	// again for a while, since a replica that was left behind may have answered.
 	Bounds(ctx context.Context, expected map[int32]uint64) (LogBounds, error)
-	// At returns the message at a place, whosesoever it is, without its data but for structured events; nil if there is none, or none any more.
+	// At returns the message at a place, whosesoever it is, without its data but for structured events; nil if there is
+	// none, or none any more.
 	At(ctx context.Context, partition int32, sequence uint64) (*Stored, error)
-	// Read calls f, from one goroutine, for the messages under the sink's own subjects or topics that q asks for, in the order of each
-	// partition, up to the last that is there when Read is called. Messages that the broker removes meanwhile may be
-	// missing. A message that was to be Everywhere is given once, and only if it is; where the log has
-	// lost copies of it, or got more partitions since, it may be missing. Others may publish under the same subjects: whose a message is, its attributes say.
+	// Read calls f, from one goroutine, for the messages under the sink's own subjects or topics that q asks for, in
+	// the order of each partition, up to the last that is there when Read is called. Messages that the broker removes
+	// meanwhile may be missing. A message that was to be Everywhere is given once, and only if it is; where the log has
+	// lost copies of it, or got more partitions since, it may be missing. Others may publish under the same subjects:
+	// whose a message is, its attributes say.
 	Read(ctx context.Context, q Query, f func(*Stored) error) error
 }
 
@@ -128,19 +130,21 @@ type LogBounds struct {
 	Partitions map[int32]Bounds
 	// Fenced says that no message of an older process can follow the first one of this process.
 	Fenced bool
-	// Indexed says that the last message of each key is found without reading the others: [Query].LastOfKey costs as much as there are keys.
+	// Indexed says that the last message of each key is found without reading the others: [Query].LastOfKey costs as
+	// much as there are keys.
 	Indexed bool
 }
 
-// Bounds are the sequences of the oldest and the newest message of a partition. If there is no message, First is Last+1.
+// Bounds are the sequences of the oldest and the newest message of a partition. If there is no message, First is
+// Last+1.
 type Bounds struct{ First, Last uint64 }
 
 // Query says which messages of a log to read.
 type Query struct {
 	// After is the sequence, by partition, that the messages come after; 0 for a partition that is not named.
 	After map[int32]uint64
-	// LastOfKey asks for the last message of each subject (NATS) or key (Kafka) only. Where the sink cannot select them, it
-	// reads all: the last of a key that f is called with is the last.
+	// LastOfKey asks for the last message of each subject (NATS) or key (Kafka) only. Where the sink cannot select
+	// them, it reads all: the last of a key that f is called with is the last.
 	LastOfKey bool
 	// Subjects, if any, asks for the messages of these subjects only. A sink that has no subjects reads all.
 	Subjects []string
@@ -148,11 +152,12 @@ type Query struct {
 	Data bool
 }
 
-// RewoundError says that a log has lost messages that its broker had acknowledged: it was restored from an older copy, or
-// made anew. Acknowledgements from before do not hold any more.
+// RewoundError says that a log has lost messages that its broker had acknowledged: it was restored from an older copy,
+// or made anew. Acknowledgements from before do not hold any more.
 type RewoundError struct {
 	Target string
-	// Acknowledged is the sequence of the last message that was acknowledged, or that Bounds told of, Last that of the last one that is there.
+	// Acknowledged is the sequence of the last message that was acknowledged, or that Bounds told of, Last that of the
+	// last one that is there.
 	Acknowledged, Last uint64
 }
 
@@ -162,8 +167,8 @@ func (e *RewoundError) Error() string {
 		e.Target, e.Acknowledged, e.Last)
 }
 
-// InterruptedError says that nobody knows, and no repetition finds out, whether the log has what was under way: a new sink reads the log back before it
-// publishes again.
+// InterruptedError says that nobody knows, and no repetition finds out, whether the log has what was under way: a new
+// sink reads the log back before it publishes again.
 type InterruptedError struct {
 	Target string
 	Cause  error
@@ -236,9 +241,10 @@ func (e *UnusableError) Error() string {
 
 // Keeper is a [Sink] that can keep what is too large for a message.
 type Keeper interface {
-	// Keep stores data under a name, and returns a URI reference by which a consumer of the log finds it. What is there already under the name, and
-	// is the same, is left as it is. It makes one attempt, which ends with ctx and may be made again; an error for which [IsPermanent] holds says that
-	// data will never be kept. It may be called while Run runs, and fails otherwise.
+	// Keep stores data under a name, and returns a URI reference by which a consumer of the log finds it. What is there
+	// already under the name, and is the same, is left as it is. It makes one attempt, which ends with ctx and may be
+	// made again; an error for which [IsPermanent] holds says that data will never be kept. It may be called while Run
+	// runs, and fails otherwise.
 	Keep(ctx context.Context, name string, data []byte) (ref string, err error)
 }
 
@@ -255,7 +261,8 @@ func Permanent(err error) error {
 	return &permanentError{err}
 }
 
-// TooLarge is [Permanent] where the reason is that the message has more bytes than the broker takes: a smaller one might be taken.
+// TooLarge is [Permanent] where the reason is that the message has more bytes than the broker takes: a smaller one
+// might be taken.
 func TooLarge(err error) error {
 	if err == nil {
 		return nil

@@ -14,8 +14,9 @@ var errNoVersion = errors.New("a list at an exact version needs one")
 // identity, and with JSON that has its metadata, valid until f returns. It reads metadata only, in pages, and holds one
 // object at a time.
 //
-// The error is f's, which ends it, or says why the list could not be read, or not to its end: nothing is repeated, and what f was told before
-// holds. API servers forget old versions (410), do not have future ones (504), and not all know such lists.
+// The error is f's, which ends it, or says why the list could not be read, or not to its end: nothing is repeated, and
+// what f was told before holds. API servers forget old versions (410), do not have future ones (504), and not all know
+// such lists.
 func Audit(ctx context.Context, c *Client, s Stream, version string, f func(Ident, []byte) error) error {
 	if version == "" {
 		return errNoVersion
@@ -36,12 +37,12 @@ func Audit(ctx context.Context, c *Client, s Stream, version string, f func(Iden
 	}
 }
 
-// ObjectsAt calls f with every object that the stream had at exactly version, in no order that is promised, and its body, which it lends until f returns. It
-// reads in pages, and holds one object at a time. A page that could not be read to its end is read again, with a growing wait between, so that f may be called twice for
-// an object.
+// ObjectsAt calls f with every object that the stream had at exactly version, in no order that is promised, and its
+// body, which it lends until f returns. It reads in pages, and holds one object at a time. A page that could not be
+// read to its end is read again, with a growing wait between, so that f may be called twice for an object.
 //
-// The error is f's, which ends it, or ctx's, or says why the API server does not tell: at once where it has no such version any more, or does not
-// know such lists, and after half a minute or so where it refuses to answer.
+// The error is f's, which ends it, or ctx's, or says why the API server does not tell: at once where it has no such
+// version any more, or does not know such lists, and after half a minute or so where it refuses to answer.
 func ObjectsAt(ctx context.Context, c *Client, s Stream, version string, f func(Ident, *Body) error) error {
 	if version == "" {
 		return errNoVersion

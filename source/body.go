@@ -48,8 +48,9 @@ func (b *Body) Release() {
 	}
 }
 
-// Bodies come in sizes that are a quarter apart from one power of two to the next: a pool holds what is like it, and a body
-// has less than a quarter more memory than it needs. Larger ones than maxBody are rare and left to the garbage collector.
+// Bodies come in sizes that are a quarter apart from one power of two to the next: a pool holds what is like it, and a
+// body has less than a quarter more memory than it needs. Larger ones than maxBody are rare and left to the garbage
+// collector.
 const (
 	minBody = 1 << 10
 	maxBody = 1 << 17

@@ -21,31 +21,35 @@ import (
 )
 
 const (
-	// slowPoll is between two requests where nothing seems to change, quickPoll where changes are not told, and retryPoll after a failure.
+	// slowPoll is between two requests where nothing seems to change, quickPoll where changes are not told, and
+	// retryPoll after a failure.
 	slowPoll, quickPoll, retryPoll = 90 * time.Second, 10 * time.Second, 2 * time.Second
 	// staleAfter is how old an answer may be where somebody doubts that something is there.
 	staleAfter = time.Second
-	// settledAfter is for how long answers have to lack a resource whose definition is gone, certainAfter one that nothing else shows to be gone.
+	// settledAfter is for how long answers have to lack a resource whose definition is gone, certainAfter one that
+	// nothing else shows to be gone.
 	settledAfter, certainAfter = 3 * time.Second, 10 * time.Second
 	// together is how long to wait before asking: who changes one thing often changes another.
 	together = 300 * time.Millisecond
 )
 
-// echoes are after what waits, besides together, until an API server has to be asked again: it tells of a definition before it serves what is defined.
+// echoes are after what waits, besides together, until an API server has to be asked again: it tells of a definition
+// before it serves what is defined.
 func echoes() []time.Duration {
 	return []time.Duration{700 * time.Millisecond, 2 * time.Second, 4 * time.Second}
 }
 
 // CatalogConfig says how a [Catalog] is kept.
 type CatalogConfig struct {
-	// Watch keeps it by watching definitions of custom resources and of aggregated API servers, or where that is not permitted by asking every ten seconds.
-	// Without it the API server is asked seldom, and when somebody has a reason.
+	// Watch keeps it by watching definitions of custom resources and of aggregated API servers, or where that is not
+	// permitted by asking every ten seconds. Without it the API server is asked seldom, and when somebody has a reason.
 	Watch bool
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Catalog knows what resources an API server has, as they come, go and change their versions. It is safe for concurrent use.
+// Catalog knows what resources an API server has, as they come, go and change their versions. It is safe for concurrent
+// use.
 type Catalog struct {
 	client    *Client
 	discovery *discovery.DiscoveryClient
@@ -143,7 +147,8 @@ func (c *Catalog) Problem() error {
 	return errors.New(c.problem)
 }
 
-// Look asks the API server once, for who does not Run the catalog. The error says why there was no answer, or only one in part, which is returned too.
+// Look asks the API server once, for who does not Run the catalog. The error says why there was no answer, or only one
+// in part, which is returned too.
 func (c *Catalog) Look(ctx context.Context) (*Offers, error) {
 	c.refresh(ctx)
 	offers, _ := c.Now()

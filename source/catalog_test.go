@@ -20,7 +20,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
-// served is an API server that serves core/v1 pods and, unless it lacks them, widgets.x.io, and says of their definition what a test wants.
+// served is an API server that serves core/v1 pods and, unless it lacks them, widgets.x.io, and says of their
+// definition what a test wants.
 type served struct {
 	mu      sync.Mutex
 	widgets bool

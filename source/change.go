@@ -90,7 +90,8 @@ func (s Stream) Name() string {
 	return s.Resource.String() + "/" + s.Namespace
 }
 
-// ParseName is the inverse of Stream.Name, but for what the name does not tell: the kind, the selectors, and of a stream of all namespaces whether there are any.
+// ParseName is the inverse of Stream.Name, but for what the name does not tell: the kind, the selectors, and of a
+// stream of all namespaces whether there are any.
 func ParseName(name string) (s Stream, ok bool) {
 	resource, namespace, within := strings.Cut(name, "/")
 	plural, rest, found := strings.Cut(resource, ".")
@@ -142,8 +143,8 @@ type Change struct {
 	Size int
 	// Count is how many changes this one stands for; 0 and 1 both mean one.
 	Count int
-	// Listed says that the change came with a list, or was read back from the API server's history: it has no place in the order
-	// of versions, and what holds for a list's items in [Feed] holds for it.
+	// Listed says that the change came with a list, or was read back from the API server's history: it has no place in
+	// the order of versions, and what holds for a list's items in [Feed] holds for it.
 	Listed bool
 	// Epoch and Version are those of the event's sequence. The far side sets them when the change is delivered.
 	Epoch, Version uint64
@@ -169,7 +170,8 @@ func (c *Change) Wrote(at int64) bool {
 type Feed interface {
 	// Admit waits until size more bytes may be held, and cuts the ticket of the frame at version. It is called where
 	// the frame comes off the wire, so that waiting stops the reading. What is listed has no place in the order of
-	// versions: its version is empty. The caller owes exactly one Deliver for each ticket, unless ctx ends. The error is ctx's.
+	// versions: its version is empty. The caller owes exactly one Deliver for each ticket, unless ctx ends. The error
+	// is ctx's.
 	Admit(ctx context.Context, version string, size int) (Ticket, error)
 	// Deliver hands over an admitted change and its body. It never blocks.
 	Deliver(c Change)
@@ -178,16 +180,16 @@ type Feed interface {
 // History is what the far side remembers of a stream, and is told of its progress.
 type History interface {
 	// Resume returns the version from which a watch loses nothing, and the objects known there. ok is false
-	// where there is no such version: then the stream starts with a list. A version that is returned nevertheless is one
-	// that the API server has shown before, to other selectors. It may be called again when a watch has ended: known are then
-	// the objects as they have been delivered, and version is at most the one that was read last. With each object stands
-	// whether it is so at version: of one that the broker refuses, what was delivered may be older.
+	// where there is no such version: then the stream starts with a list. A version that is returned nevertheless is
+	// one that the API server has shown before, to other selectors. It may be called again when a watch has ended:
+	// known are then the objects as they have been delivered, and version is at most the one that was read last. With
+	// each object stands whether it is so at version: of one that the broker refuses, what was delivered may be older.
 	Resume() (version string, known iter.Seq2[Ident, bool], ok bool)
 	// Note records progress in its place in the stream. SnapshotStarted and Gap return only when everything before
-	// them has been published and they themselves have. Recovering returns when it is safe in the checkpoint. Listed returns only when the list is published and its version
-	// is safe in the checkpoint, so that nothing that a watch brings from there on can be lost any more. A Bookmark never
-	// blocks. The error is ctx's, or a [RewoundError] where the list shows that the API server's history is not the one
-	// that was published.
+	// them has been published and they themselves have. Recovering returns when it is safe in the checkpoint. Listed
+	// returns only when the list is published and its version is safe in the checkpoint, so that nothing that a watch
+	// brings from there on can be lost any more. A Bookmark never blocks. The error is ctx's, or a [RewoundError] where
+	// the list shows that the API server's history is not the one that was published.
 	Note(ctx context.Context, p Progress) error
 }
 
@@ -200,8 +202,8 @@ const (
 	Bookmark ProgressKind = iota + 1
 	// SnapshotStarted: a first list at Version follows.
 	SnapshotStarted
-	// Recovering: a watch cannot go on from the last position, and what the history still has of the time up to Version follows; then a
-	// Gap.
+	// Recovering: a watch cannot go on from the last position, and what the history still has of the time up to Version
+	// follows; then a Gap.
 	Recovering
 	// Gap: a watch cannot go on from the last position; a list at Version follows. Why says what was read back, too, of
 	// the history in between.

@@ -35,7 +35,8 @@ const maxRefusal = 64 << 10
 
 const (
 	acceptObjects = "application/json"
-	// acceptIdentities has the API server leave out all but apiVersion, kind and metadata; one that cannot sends whole objects.
+	// acceptIdentities has the API server leave out all but apiVersion, kind and metadata; one that cannot sends whole
+	// objects.
 	acceptIdentities = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
@@ -185,7 +186,8 @@ func (c *Client) ClusterUID(ctx context.Context) (string, error) {
 // pageQuery says which page of a list is asked for.
 type pageQuery struct {
 	limit int
-	// token is that of a later page. Exact is the version of a first page; both are empty for the first of a consistent list.
+	// token is that of a later page. Exact is the version of a first page; both are empty for the first of a consistent
+	// list.
 	token, exact string
 	// identities asks for the objects' metadata only.
 	identities bool

@@ -23,7 +23,8 @@ type write struct {
 	size int
 }
 
-// cluster is an API server with a history: it lists at any version that it still has, and watches from any that is not too old.
+// cluster is an API server with a history: it lists at any version that it still has, and watches from any that is not
+// too old.
 type cluster struct {
 	t      *testing.T
 	script *script

@@ -10,8 +10,8 @@ import (
 
 // connection is a watch that is open.
 type connection interface {
-	// next returns what the watch brings next, valid until the following call. The error is io.EOF where the API server ended the watch in good
-	// order, ctx's, or says what broke it; it is the same from then on.
+	// next returns what the watch brings next, valid until the following call. The error is io.EOF where the API server
+	// ended the watch in good order, ctx's, or says what broke it; it is the same from then on.
 	next(ctx context.Context) (frame, error)
 	// since returns when the API server began to answer.
 	since() time.Time
@@ -77,7 +77,8 @@ func (w *wire) unreserve() {
 	}
 }
 
-// share returns the shared watch from behind version on, for a reader with a watch of its own that can change over; else nil.
+// share returns the shared watch from behind version on, for a reader with a watch of its own that can change over;
+// else nil.
 func (w *wire) share(c connection, version string, bookmark bool) *follower {
 	m := w.membership
 	if _, own := c.(*ownConnection); !own || m == nil || m.group.size.Load() < 2 {

@@ -29,11 +29,11 @@ func (i *Item) Body() *Body { return newListBody(i.raw, i.resource) }
 
 // Current calls f with every object that the stream has, and returns the version of the list, in no order that is
 // promised, and holds one at a time. What exists from the call to the
-// return is told, once unless the API server forgets the version of the list while it is read, as after some minutes: then it is read on as of later. The state is one that the
-// object had in that time.
+// return is told, once unless the API server forgets the version of the list while it is read, as after some minutes:
+// then it is read on as of later. The state is one that the object had in that time.
 //
-// A page that fails is asked for again, less and less often. The error is f's, which ends it, ctx's, or says why it is of no use to ask on, as where an API server that knows
-// no pages has too much to send; what f was told before holds.
+// A page that fails is asked for again, less and less often. The error is f's, which ends it, ctx's, or says why it is
+// of no use to ask on, as where an API server that knows no pages has too much to send; what f was told before holds.
 func Current(ctx context.Context, c *Client, s Stream, f func(*Item) error) (version string, err error) {
 	l := currentList{client: c, stream: s, f: f}
 	meta, err := l.begin(ctx, "")
@@ -54,8 +54,9 @@ type currentList struct {
 	stopped error
 }
 
-// begin reads on with a token, or without at the beginning, that is of no version: whatever is read is as of then, and what is read again is another list. So the page is
-// small, and nothing of it is told before its end. What follows it is of its version.
+// begin reads on with a token, or without at the beginning, that is of no version: whatever is read is as of then, and
+// what is read again is another list. So the page is small, and nothing of it is told before its end. What follows it
+// is of its version.
 func (l *currentList) begin(ctx context.Context, token string) (meta listMeta, err error) {
 	var items [][]byte
 	later, err := l.retried(ctx, token, func() (_ bool, err error) {
@@ -77,8 +78,8 @@ func (l *currentList) begin(ctx context.Context, token string) (meta listMeta, e
 	return meta, nil
 }
 
-// page reads a page of a version. What was told of one that broke off is not told again, unless the list is read on as of later: then the
-// page may have other objects.
+// page reads a page of a version. What was told of one that broke off is not told again, unless the list is read on as
+// of later: then the page may have other objects.
 func (l *currentList) page(ctx context.Context, token string) (meta listMeta, err error) {
 	told := 0
 	later, err := l.retried(ctx, token, func() (more bool, err error) {
@@ -101,8 +102,8 @@ func (l *currentList) page(ctx context.Context, token string) (meta listMeta, er
 	return meta, err
 }
 
-// retried reads a page, again and again if need be. Read reports whether it came further than before: f may take longer than an API server waits. Later is not empty where
-// the list goes on with that token only.
+// retried reads a page, again and again if need be. Read reports whether it came further than before: f may take longer
+// than an API server waits. Later is not empty where the list goes on with that token only.
 func (l *currentList) retried(ctx context.Context, token string, read func() (more bool, err error)) (later string, err error) {
 	var retry backoff
 	var patient patience
@@ -135,7 +136,8 @@ func (l *currentList) tell(raw []byte) error {
 	return l.stopped
 }
 
-// continuation returns the token with which a list goes on whose version the API server does not have any more; empty where it does not go on.
+// continuation returns the token with which a list goes on whose version the API server does not have any more; empty
+// where it does not go on.
 func continuation(err error) string {
 	var status apierrors.APIStatus
 	if !expired(err) || !errors.As(err, &status) {

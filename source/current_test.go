@@ -91,7 +91,8 @@ func TestCurrent_asks_again_and_tells_nothing_twice(t *testing.T) {
 	}
 }
 
-// Before its first page has been read, a list is of no version, and so it is where the API server has forgotten the one that it was of: what is read again then is another list.
+// Before its first page has been read, a list is of no version, and so it is where the API server has forgotten the one
+// that it was of: what is read again then is another list.
 func TestCurrent_misses_nothing_where_an_object_goes_while_a_page_of_no_version_breaks_off(t *testing.T) {
 	for name, forgets := range map[string]bool{"the first page": false, "one read on as of later": true} {
 		must.RunInBubble(t, name, func(t *testing.T) {
@@ -128,7 +129,8 @@ func TestCurrent_misses_nothing_where_an_object_goes_while_a_page_of_no_version_
 	}
 }
 
-// forgetting answers the request for a second page at a version that is gone with the token for one at what is the present, as API servers do.
+// forgetting answers the request for a second page at a version that is gone with the token for one at what is the
+// present, as API servers do.
 func forgetting(token string) func(int, url.Values) *step {
 	return func(_ int, q url.Values) *step {
 		if !strings.HasPrefix(q.Get("continue"), "5000-") {

@@ -146,8 +146,9 @@ func (c *cursor) skipLiteral() {
 }
 
 // skipFlat steps over an object without an object in it, or an array without an array. That is almost everything an API
-// server writes before an identity: labels, annotations, and the array of managedFields, long and deep as it is. It looks only for the
-// closing bracket, and whether that is in a string: which it is if the number of quotes before it is odd.
+// server writes before an identity: labels, annotations, and the array of managedFields, long and deep as it is. It
+// looks only for the closing bracket, and whether that is in a string: which it is if the number of quotes before it is
+// odd.
 //
 // It returns false, and stays, where there may be a bracket within the brackets.
 func (c *cursor) skipFlat() bool {

@@ -41,9 +41,9 @@ func NewDiscovery(cfg *rest.Config) (*Discovery, error) {
 	return &Discovery{deferred: deferred, mapper: restmapper.NewShortcutExpander(deferred, cached, nil), cached: cached}, nil
 }
 
-// Resolve finds the resource that name means to kubectl: plural, singular or short name, with a version and a group where the user
-// gave them ("deployments", "deployments.apps", "deployments.v1.apps"). An unknown name is asked for again at the next call:
-// its CustomResourceDefinition may have come meanwhile.
+// Resolve finds the resource that name means to kubectl: plural, singular or short name, with a version and a group
+// where the user gave them ("deployments", "deployments.apps", "deployments.v1.apps"). An unknown name is asked for
+// again at the next call: its CustomResourceDefinition may have come meanwhile.
 func (d *Discovery) Resolve(name string) (Resource, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// readTimeout is how long reading one object may take: an API server that is not at the version yet waits for it for 3 s.
+// readTimeout is how long reading one object may take: an API server that is not at the version yet waits for it for 3
+// s.
 const readTimeout = 30 * time.Second
 
-// readExact reads one object as the stream had it at q.exact, and hands over its JSON, valid until item returns. Found is false where
-// the stream did not have it then: it did not exist, or the selectors did not match.
+// readExact reads one object as the stream had it at q.exact, and hands over its JSON, valid until item returns. Found
+// is false where the stream did not have it then: it did not exist, or the selectors did not match.
 func (c *Client) readExact(ctx context.Context, s Stream, key Ident, q pageQuery, item func(Ident, []byte)) (found bool, err error) {
 	if !q.placed {
 		p, err := c.places.take(ctx, s.groupResource(), true)

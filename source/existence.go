@@ -24,7 +24,8 @@ const (
 	doubtful
 )
 
-// automanaged is the label of an APIService that the API server has made itself: onStart of its own resources, else of custom ones.
+// automanaged is the label of an APIService that the API server has made itself: onStart of its own resources, else of
+// custom ones.
 const automanaged, onStart = "kube-aggregator.kubernetes.io/automanaged", "onstart"
 
 // builtIn reports whether the program of the API server defines the resources of a group. While a cluster is upgraded,
@@ -87,7 +88,8 @@ func (s *apiService) away() bool {
 	})
 }
 
-// find reads an object, or without a name a list. It is missing where the API server says that there is none of that name, and unknown where it is not to be told.
+// find reads an object, or without a name a list. It is missing where the API server says that there is none of that
+// name, and unknown where it is not to be told.
 func (c *Client) find(ctx context.Context, what schema.GroupVersionResource, name string, into any) existence {
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()

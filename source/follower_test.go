@@ -74,7 +74,8 @@ func TestWatches_that_end_in_good_order_are_not_taken_for_dead(t *testing.T) {
 	})
 }
 
-// One is slow, and reads what its own watch has brought long ago; meanwhile etcd is restored, and another reads the new history.
+// One is slow, and reads what its own watch has brought long ago; meanwhile etcd is restored, and another reads the new
+// history.
 func TestWatches_are_joined_in_the_same_history_only(t *testing.T) {
 	inCompany(t, func(t *testing.T, s *stage, c *company) {
 		for range 300 {

@@ -61,9 +61,9 @@ const (
 
 // frameReader cuts the body of a watch into frames. Its buffer starts at 64 KiB and grows to the largest frame.
 //
-// An API server writes each frame on a line of its own, compacted: {"type":"ADDED","object":{…}}. Such a line is taken as
-// it stands, and what is in the object is not looked at. Everything else (whitespace, another order of members, frames
-// over several lines or not ended by a newline) is read by matching brackets.
+// An API server writes each frame on a line of its own, compacted: {"type":"ADDED","object":{…}}. Such a line is taken
+// as it stands, and what is in the object is not looked at. Everything else (whitespace, another order of members,
+// frames over several lines or not ended by a newline) is read by matching brackets.
 type frameReader struct {
 	r   io.Reader
 	buf []byte

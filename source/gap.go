@@ -15,16 +15,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// maxChased is how many lists in a row are made at the oldest version that can be watched, where each time that is no longer
-// possible when the list is published: then the newest version leaves more time.
+// maxChased is how many lists in a row are made at the oldest version that can be watched, where each time that is no
+// longer possible when the list is published: then the newest version leaves more time.
 const maxChased = 3
 
 // gap is why a watch could not go on, and what is known of what it would have shown.
 type gap struct {
 	// why has the API server's word, or that of who has asked for the list.
 	why Why
-	// oldest is the oldest version that can be watched; empty where it is not known, or no list can be made there. Read is the
-	// newest version that a watch has shown.
+	// oldest is the oldest version that can be watched; empty where it is not known, or no list can be made there. Read
+	// is the newest version that a watch has shown.
 	oldest, read string
 	// unread: a watch has expired, and nothing was read back yet.
 	unread bool
@@ -45,7 +45,8 @@ func (g *gap) text() string {
 	return g.why.Message + "; " + g.account
 }
 
-// announced forgets what was read back: a list that has to be begun again is behind a gap of its own, and at the newest version.
+// announced forgets what was read back: a list that has to be begun again is behind a gap of its own, and at the newest
+// version.
 func (g *gap) announced() { g.oldest, g.account, g.unread = "", "", false }
 
 // begin reads the first page of a list: of the one that leaves the smallest gap, or else of the newest.
@@ -73,8 +74,8 @@ func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
 	return w.begin(ctx)
 }
 
-// beginNewest begins a list at the newest version. Before that it reads back what the API server still has of the time since
-// the position, where it has forgotten only a part of that.
+// beginNewest begins a list at the newest version. Before that it reads back what the API server still has of the time
+// since the position, where it has forgotten only a part of that.
 func (w *wire) beginNewest(ctx context.Context) (listMeta, [][]byte, error) {
 	w.chased = 0
 	meta, first, err := w.firstPage(ctx, "")
@@ -90,9 +91,9 @@ func (w *wire) beginNewest(ctx context.Context) (listMeta, [][]byte, error) {
 	return meta, first, nil
 }
 
-// beginOldest begins a list at the oldest version that can still be watched, so that the changes since then come by watch, when
-// it has read back what lies before; of a list that was asked for all of that was shown. It is not older than anything that was shown, so that what it
-// lacks no longer exists.
+// beginOldest begins a list at the oldest version that can still be watched, so that the changes since then come by
+// watch, when it has read back what lies before; of a list that was asked for all of that was shown. It is not older
+// than anything that was shown, so that what it lacks no longer exists.
 func (w *wire) beginOldest(ctx context.Context) (listMeta, [][]byte, error) {
 	version := later(w.gap.oldest, w.gap.read)
 	_, known, ok := w.history.Resume()
@@ -109,8 +110,8 @@ func (w *wire) beginOldest(ctx context.Context) (listMeta, [][]byte, error) {
 	return w.firstPage(ctx, version)
 }
 
-// oldestWatchable returns the version that a refusal names as the oldest that can be watched, if it comes after shown. API servers
-// name it in the message only: "too old resource version: 72 (90)".
+// oldestWatchable returns the version that a refusal names as the oldest that can be watched, if it comes after shown.
+// API servers name it in the message only: "too old resource version: 72 (90)".
 func oldestWatchable(refusal error, shown string) string {
 	message, ok := strings.CutPrefix(statusMessage(refusal), "too old resource version: ")
 	if !ok {
@@ -150,12 +151,12 @@ func later(a, b string) string {
 	return a
 }
 
-// difference is an object that is not, at the end of a gap, what was published of it. Both are without a name where there is no
-// such object.
+// difference is an object that is not, at the end of a gap, what was published of it. Both are without a name where
+// there is no such object.
 type difference struct{ published, end Ident }
 
-// differences compares what was published with the list at a version, of which it reads metadata only. Of what does not differ it holds
-// two hashes each.
+// differences compares what was published with the list at a version, of which it reads metadata only. Of what does not
+// differ it holds two hashes each.
 func (w *wire) differences(ctx context.Context, version string, known iter.Seq2[Ident, bool]) ([]difference, error) {
 	c := comparison{seed: maphash.MakeSeed(), published: map[uint64]uint64{}, found: map[uint64]int{}}
 	for id := range known {
@@ -182,7 +183,8 @@ func (w *wire) differences(ctx context.Context, version string, known iter.Seq2[
 
 type comparison struct {
 	seed maphash.Seed
-	// published are the states of what was published and was not found as it is, by key; found are places in differing, by key.
+	// published are the states of what was published and was not found as it is, by key; found are places in differing,
+	// by key.
 	published map[uint64]uint64
 	found     map[uint64]int
 	differing []difference

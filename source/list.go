@@ -167,7 +167,8 @@ func bodySize(raw []byte, res Resource) int {
 	return len(appendHead(space[:0], raw, res)) + len(raw[1:])
 }
 
-// appendHead appends what comes in place of an item's opening bracket. Neither names nor versions have anything to escape.
+// appendHead appends what comes in place of an item's opening bracket. Neither names nor versions have anything to
+// escape.
 func appendHead(b, raw []byte, res Resource) []byte {
 	kind, apiVersion, empty := false, false, true
 	c := cursor{b: raw}

@@ -81,7 +81,8 @@ func fresh(o *metav1.ListOptions) {
 	}
 }
 
-// Now returns all namespaces by their names, and a channel that is closed when they change. Before they are known the error says why.
+// Now returns all namespaces by their names, and a channel that is closed when they change. Before they are known the
+// error says why.
 func (n *Namespaces) Now() (map[string]Namespace, <-chan struct{}, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

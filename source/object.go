@@ -9,15 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// object is what stands for an object of the cluster in the informer's cache: its identity, without a body. One that a watch made has its change with it until the
-// handler takes that; what is left, and what a list made from the start, is called a stub.
+// object is what stands for an object of the cluster in the informer's cache: its identity, without a body. One that a
+// watch made has its change with it until the handler takes that; what is left, and what a list made from the start, is
+// called a stub.
 type object struct {
 	bareMeta
 	Identity
 	change *Change
 }
 
-// take returns the change, nil from a stub, and makes o a stub, so that the cache keeps no body. Only the handler calls it, which is one goroutine.
+// take returns the change, nil from a stub, and makes o a stub, so that the cache keeps no body. Only the handler calls
+// it, which is one goroutine.
 func (o *object) take() *Change {
 	c := o.change
 	o.change = nil

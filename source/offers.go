@@ -34,7 +34,8 @@ type Offers struct {
 	served map[schema.GroupResource]*Served
 }
 
-// Get returns a resource by its group, empty for the core group, and plural; nil where it is not served, or can not be listed and watched.
+// Get returns a resource by its group, empty for the core group, and plural; nil where it is not served, or can not be
+// listed and watched.
 func (o *Offers) Get(group, resource string) *Served {
 	return o.served[schema.GroupResource{Group: group, Resource: resource}]
 }

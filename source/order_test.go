@@ -19,8 +19,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// An etcd that is restored while the bridge runs: nothing that the server says of versions it has not reached yet can be
-// trusted.
+// An etcd that is restored while the bridge runs: nothing that the server says of versions it has not reached yet can
+// be trusted.
 func TestReader_ends_where_the_API_server_goes_back_in_time(t *testing.T) {
 	watched := step{want: "resourceVersion=7", body: frameOf("ADDED", cm("a", "u-a", "8")) + bookmark("9")}
 	for name, c := range map[string]struct {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// pageSize is how many objects one request of a list asks for. Pages keep a list alive that is published more slowly
-	// than the API server allows a request to take (60 s by default).
+	// pageSize is how many objects one request of a list asks for. Pages keep a list alive that is published more
+	// slowly than the API server allows a request to take (60 s by default).
 	pageSize = 500
 	// pageTimeout is how long a page may take, far above that.
 	pageTimeout = 2 * time.Minute
@@ -20,8 +20,8 @@ const (
 	maxUnpaged = 8 << 20
 )
 
-// list streams every object to the feed and returns stubs of them. The error is ctx's, a [RewoundError], or one of expiry,
-// after which a new list may succeed.
+// list streams every object to the feed and returns stubs of them. The error is ctx's, a [RewoundError], or one of
+// expiry, after which a new list may succeed.
 func (w *wire) list(ctx context.Context) (*stubs, error) {
 	w.observer.State(Listing, nil)
 	w.unreserve() // a watch goes on from the list's version
@@ -64,7 +64,8 @@ func (w *wire) startList(ctx context.Context, version string) error {
 }
 
 // firstPage reads the version at which a list begins, and what the API server sends with it: one object, or everything
-// where it knows no pages. Exact is the version to list at, or empty for a consistent list; then only the former gives up.
+// where it knows no pages. Exact is the version to list at, or empty for a consistent list; then only the former gives
+// up.
 func (w *wire) firstPage(ctx context.Context, exact string) (meta listMeta, items [][]byte, err error) {
 	giveUp := expired
 	if exact != "" {

@@ -8,7 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// permission is whether reading back is of use still. That it may not be done can pass, while credentials are exchanged.
+// permission is whether reading back is of use still. That it may not be done can pass, while credentials are
+// exchanged.
 type permission struct {
 	mu sync.Mutex
 	// refusals are those since something was answered; for good is the last one of too many.

@@ -38,8 +38,8 @@ func (s State) String() string {
 
 // Observer is told how a stream is doing. Its methods must not block; they are called from several goroutines.
 type Observer interface {
-	// State reports what the stream does now; err is why, where it is Waiting. After a failure a stream is Watching only
-	// when the watch has shown something new, or has stayed open for a second.
+	// State reports what the stream does now; err is why, where it is Waiting. After a failure a stream is Watching
+	// only when the watch has shown something new, or has stayed open for a second.
 	State(s State, err error)
 	// Restarted reports that a watch or a page of a list was broken off, with a reason fit for a metric's label.
 	Restarted(reason string)
@@ -61,21 +61,22 @@ type Reader struct {
 	Reached func() string
 	// Owed is a list that an earlier Run has not come to the end of.
 	Owed Owed
-	// Again, when a reason is received from it, makes the stream list anew behind a [Gap] with that reason, at exactly the version that the
-	// watch has shown last, and watch on from there: no change is passed over. Only where the API server cannot list there any more, or the watch
-	// has expired in that moment, it goes on as for a watch that has expired. It is received from while a watch runs or is tried again, not while the
-	// stream lists. Nil never asks for a list.
+	// Again, when a reason is received from it, makes the stream list anew behind a [Gap] with that reason, at exactly
+	// the version that the watch has shown last, and watch on from there: no change is passed over. Only where the API
+	// server cannot list there any more, or the watch has expired in that moment, it goes on as for a watch that has
+	// expired. It is received from while a watch runs or is tried again, not while the stream lists. Nil never asks for
+	// a list.
 	Again <-chan Why
-	// End, when it is closed, makes Run return ErrEnded as soon as all that was admitted has been delivered; what is being listed is left as it is. Nil
-	// never does.
+	// End, when it is closed, makes Run return ErrEnded as soon as all that was admitted has been delivered; what is
+	// being listed is left as it is. Nil never does.
 	End <-chan struct{}
 }
 
 // ErrEnded says that a [Reader] has ended because it was asked to.
 var ErrEnded = errors.New("the stream was ended")
 
-// Owed is a list at Version or later that has to be made before a watch goes on at the position that [History] has: what an earlier Run noted as
-// Recovering or Gap may have been published in part. The zero Owed is none.
+// Owed is a list at Version or later that has to be made before a watch goes on at the position that [History] has:
+// what an earlier Run noted as Recovering or Gap may have been published in part. The zero Owed is none.
 type Owed struct {
 	Version string
 	Why
@@ -83,12 +84,12 @@ type Owed struct {
 	Announced bool
 }
 
-// Run reads until ctx ends, and returns nil then: what was admitted has been delivered, or is read again by the next Run,
-// because its ticket is never settled. Feed, History and Observer are not used any more when Run returns.
-// It returns an error only for a history that must not be continued, which is a [RewoundError], as such or wrapped, and [ErrEnded]: then everything
-// that was admitted has been delivered. Where [History] returns one, Run asks for nothing more.
-// Everything else that fails is retried for ever, less and less often; so is what cannot be read, or lacks a name, a uid or a
-// resourceVersion: it is never passed over.
+// Run reads until ctx ends, and returns nil then: what was admitted has been delivered, or is read again by the next
+// Run, because its ticket is never settled. Feed, History and Observer are not used any more when Run returns. It
+// returns an error only for a history that must not be continued, which is a [RewoundError], as such or wrapped, and
+// [ErrEnded]: then everything that was admitted has been delivered. Where [History] returns one, Run asks for nothing
+// more. Everything else that fails is retried for ever, less and less often; so is what cannot be read, or lacks a
+// name, a uid or a resourceVersion: it is never passed over.
 func (r *Reader) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -63,7 +63,8 @@ func TestReader_refuses_a_server_that_is_older_than_the_position(t *testing.T) {
 	}
 }
 
-// Whatever ends a watch, it goes on one version before the last one seen, because several deletions can share a version.
+// Whatever ends a watch, it goes on one version before the last one seen, because several deletions can share a
+// version.
 func TestReader_resumes_a_watch_that_broke_off(t *testing.T) {
 	for name, broken := range map[string]step{
 		"in the middle of a frame":  {body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) + `{"type":"ADD`, cut: true},

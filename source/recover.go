@@ -14,26 +14,27 @@ import (
 	"time"
 )
 
-// Recovery bounds what is read back of the API server's history where a watch cannot go on: object by object, as each was before its
-// present state, until what was published is reached. The list behind the gap waits for it.
+// Recovery bounds what is read back of the API server's history where a watch cannot go on: object by object, as each
+// was before its present state, until what was published is reached. The list behind the gap waits for it.
 //
-// A request that fails for a reason that may pass is repeated, after a wait of 100 ms to 30 s, or of up to five minutes where the API
-// server asks for that. Where three in a row are refused for lack of permission (401, 403), no more are made for this gap.
-// However it ends, what was read is delivered, and the gap's cause says of how many objects something is missing, and why.
+// A request that fails for a reason that may pass is repeated, after a wait of 100 ms to 30 s, or of up to five minutes
+// where the API server asks for that. Where three in a row are refused for lack of permission (401, 403), no more are
+// made for this gap. However it ends, what was read is delivered, and the gap's cause says of how many objects
+// something is missing, and why.
 type Recovery struct {
-	// Reads is how many requests for one object are made at most, for each gap, with those that are repeated; zero turns reading
-	// back off.
+	// Reads is how many requests for one object are made at most, for each gap, with those that are repeated; zero
+	// turns reading back off.
 	Reads int
-	// Time is how long it may take, with all waiting for room; zero means that only Reads is a bound: then a gap lasts at least as long
-	// as the API server is away, or asks to wait, until all of Reads are used up.
+	// Time is how long it may take, with all waiting for room; zero means that only Reads is a bound: then a gap lasts
+	// at least as long as the API server is away, or asks to wait, until all of Reads are used up.
 	Time time.Duration
 }
 
 const (
 	// readers is how many objects are read back at a time.
 	readers = 4
-	// maxHeld is how many bytes of one object's states are held while older ones are looked for, outside of any budget. What is more is
-	// read once more.
+	// maxHeld is how many bytes of one object's states are held while older ones are looked for, outside of any budget.
+	// What is more is read once more.
 	maxHeld = 2 << 20
 	// maxDenied is how many reads in a row may lack permission.
 	maxDenied = 3
@@ -44,24 +45,26 @@ var (
 	errLate  = errors.New("the time for it was over")
 )
 
-// recovery reads back what lies between what was published and a version. What could be read is delivered, each object's states
-// oldest first; where reading ends too early that is its end for the object only.
+// recovery reads back what lies between what was published and a version. What could be read is delivered, each
+// object's states oldest first; where reading ends too early that is its end for the object only.
 type recovery struct {
 	wire *wire
-	// from is the position: what comes before it is published, or on its way. To is the version of the list behind the gap.
+	// from is the position: what comes before it is published, or on its way. To is the version of the list behind the
+	// gap.
 	from, to uint64
 	// reads are those left; compacted is the newest version that was found to be gone.
 	reads      atomic.Int64
 	compacted  atomic.Uint64
 	permission permission
 
-	// delivered counts changes, broken the objects whose reading ended too early; why is the reason for the last of them.
+	// delivered counts changes, broken the objects whose reading ended too early; why is the reason for the last of
+	// them.
 	delivered, broken int
 	why               error
 }
 
-// readBack delivers what can be read of the time between the position and a version. The error is ctx's, or says why the list at
-// that version cannot be read.
+// readBack delivers what can be read of the time between the position and a version. The error is ctx's, or says why
+// the list at that version cannot be read.
 func (w *wire) readBack(ctx context.Context, version string, known iter.Seq2[Ident, bool]) error {
 	from, ok := number(w.at)
 	to, numbers := number(version)
@@ -167,8 +170,8 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// read reads an object as it was at a version; nil if the stream did not have it. What fails for a reason that may pass is repeated,
-// within the bounds.
+// read reads an object as it was at a version; nil if the stream did not have it. What fails for a reason that may pass
+// is repeated, within the bounds.
 func (r *recovery) read(ctx context.Context, id Ident, at uint64) (*past, error) {
 	if at <= r.compacted.Load() {
 		return nil, gone()

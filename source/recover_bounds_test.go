@@ -280,7 +280,8 @@ func TestReader_ends_with_its_context_while_it_reads_back(t *testing.T) {
 	assert.GreaterOrEqual(t, calls, 40, "only %d calls were tried", calls)
 }
 
-// What is read back stands ahead of what a watch from the position would show: that has to be known before the first of it is handed over.
+// What is read back stands ahead of what a watch from the position would show: that has to be known before the first of
+// it is handed over.
 func TestReader_says_that_it_reads_back_before_it_does(t *testing.T) {
 	for name, c := range map[string]struct {
 		known []Ident
@@ -298,8 +299,8 @@ func TestReader_says_that_it_reads_back_before_it_does(t *testing.T) {
 	}
 }
 
-// A list that is owed is made although the position can be watched: what a watch would show of the time before it is older than what was
-// published.
+// A list that is owed is made although the position can be watched: what a watch would show of the time before it is
+// older than what was published.
 func TestReader_makes_a_list_that_is_owed_before_it_watches(t *testing.T) {
 	writes := []write{
 		{rev: 3, name: "a", uid: "u-a"},

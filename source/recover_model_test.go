@@ -56,8 +56,8 @@ func (s story) line(i int, reason Reason) string {
 	return fmt.Sprintf("%s %s@%d %s", op, w.name, w.rev, reason)
 }
 
-// recoverable are the lines of all writes in the gap which are not the end of the gap themselves, and whose object was not both
-// born and gone in it.
+// recoverable are the lines of all writes in the gap which are not the end of the gap themselves, and whose object was
+// not both born and gone in it.
 func (s story) recoverable(before, after map[string]write) (lines []string) {
 	for i, w := range s.writes {
 		if w.rev > s.position && w.rev <= s.oldest && after[w.name].rev != w.rev &&

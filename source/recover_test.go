@@ -161,7 +161,8 @@ func TestReader_reads_back_what_its_selectors_match(t *testing.T) {
 	})
 }
 
-// What a watch has shown is on its way, though it is not known to be published yet: it is not read back, and nothing before it.
+// What a watch has shown is on its way, though it is not known to be published yet: it is not read back, and nothing
+// before it.
 func TestReader_leaves_alone_what_is_on_its_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newCluster(t, 40,

@@ -41,8 +41,8 @@ func (b *backoff) wait(ctx context.Context, cause error) error {
 	return pause.For(ctx, d)
 }
 
-// unreadableError says that what the API server sent makes no sense, or has no identity. Asking again hardly makes it better,
-// but what cannot be read cannot be passed over either: nobody would know what was lost.
+// unreadableError says that what the API server sent makes no sense, or has no identity. Asking again hardly makes it
+// better, but what cannot be read cannot be passed over either: nobody would know what was lost.
 type unreadableError struct{ error }
 
 func (e unreadableError) Unwrap() error { return e.error }
@@ -85,8 +85,8 @@ func restartReason(err error) string {
 // expired reports whether the history that was asked for is gone.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// unanswerable reports whether it is of no use to ask the same again: the API server has no such version any more, or none yet,
-// or does not know what it is asked for, or answers something else.
+// unanswerable reports whether it is of no use to ask the same again: the API server has no such version any more, or
+// none yet, or does not know what it is asked for, or answers something else.
 func unanswerable(err error) bool {
 	if errors.As(err, &unreadableError{}) {
 		return true
@@ -111,8 +111,8 @@ func tooLarge(err error) bool {
 		apierrors.IsTimeout(err) && strings.Contains(err.Error(), "Too large resource version")
 }
 
-// patience decides when a request for an old version is given up: at once where it cannot be answered, and after some answers
-// that say something else is wrong, or come too late. That nobody is there says nothing of the request.
+// patience decides when a request for an old version is given up: at once where it cannot be answered, and after some
+// answers that say something else is wrong, or come too late. That nobody is there says nothing of the request.
 type patience struct{ refusals int }
 
 // maxRefusals takes about half a minute.

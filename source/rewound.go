@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// checkTime is how long the reading of what was published may take, of all objects together: meanwhile there is no watch.
+	// checkTime is how long the reading of what was published may take, of all objects together: meanwhile there is no
+	// watch.
 	checkTime = 10 * time.Second
 	// checkTries is how often each object is asked for.
 	checkTries = 2
 )
 
-// RewoundError says that the API server's history is not the one that was shown before: its etcd was restored from a backup, or
-// is another one. Versions of the two do not compare, and a watch from a version that the API server has not reached yet is
-// accepted, and silent until it is passed.
+// RewoundError says that the API server's history is not the one that was shown before: its etcd was restored from a
+// backup, or is another one. Versions of the two do not compare, and a watch from a version that the API server has not
+// reached yet is accepted, and silent until it is passed.
 type RewoundError struct {
 	// Stream is the stream's name.
 	Stream string
@@ -77,7 +78,8 @@ func (w *wire) checkServer(ctx context.Context, shown string) error {
 	return w.checkVersion(shown, meta.ResourceVersion)
 }
 
-// checkAgain is checkServer, and looks at what was published, as it is known by now, and at what a watch has shown last.
+// checkAgain is checkServer, and looks at what was published, as it is known by now, and at what a watch has shown
+// last.
 func (w *wire) checkAgain(ctx context.Context, version string, shown Ident) error {
 	p, err := w.place(ctx)
 	if err != nil {
@@ -97,8 +99,8 @@ func (w *wire) checkAgain(ctx context.Context, version string, shown Ident) erro
 	return w.checkObjects(ctx, witnesses)
 }
 
-// checkVersion ends the stream for good where the API server went back from the version that it has shown. Versions that
-// are not numbers have no order.
+// checkVersion ends the stream for good where the API server went back from the version that it has shown. Versions
+// that are not numbers have no order.
 func (w *wire) checkVersion(shown, now string) error {
 	if order, err := resourceversion.CompareResourceVersion(now, shown); err != nil || order >= 0 {
 		return nil
@@ -106,7 +108,8 @@ func (w *wire) checkVersion(shown, now string) error {
 	return w.refuse(&RewoundError{Stream: w.stream.Name(), Position: shown, Server: now})
 }
 
-// refuse ends the stream for good. Nothing that was admitted may be on its way: it would be lost, and its ticket never settled.
+// refuse ends the stream for good. Nothing that was admitted may be on its way: it would be lost, and its ticket never
+// settled.
 func (w *wire) refuse(err error) error {
 	w.refused = err
 	w.cancel()
@@ -114,11 +117,11 @@ func (w *wire) refuse(err error) error {
 }
 
 // checkObjects reads objects as they were. An etcd that was restored and has passed those versions since
-// has had something else there, or nothing. If so, the stream ends for good. Where the API server cannot say, or not within
-// checkTime, nothing is concluded.
+// has had something else there, or nothing. If so, the stream ends for good. Where the API server cannot say, or not
+// within checkTime, nothing is concluded.
 //
-// The error is ctx's, or says that the connection broke: the API server may be another one since, and all has to be asked again. If
-// that happens again and again, it is because of what is asked.
+// The error is ctx's, or says that the connection broke: the API server may be another one since, and all has to be
+// asked again. If that happens again and again, it is because of what is asked.
 func (w *wire) checkObjects(ctx context.Context, witnesses []witness) error {
 	broken := w.broken
 	w.broken = 0
@@ -149,8 +152,8 @@ type witness struct {
 	at string
 }
 
-// newest returns the two that were published last, as of position, or where they are ahead of it, because something holds it back, as of their
-// own versions.
+// newest returns the two that were published last, as of position, or where they are ahead of it, because something
+// holds it back, as of their own versions.
 func newest(position string, known iter.Seq2[Ident, bool]) []witness {
 	if _, ok := number(position); !ok {
 		return nil
@@ -179,7 +182,8 @@ func (w *wire) checkObject(ctx context.Context, object witness) error {
 	id, at := object.Ident, object.at
 	found, there, err := w.stateAt(ctx, id, at)
 	if err == nil && there && found.UID == id.UID && later(id.ResourceVersion, found.ResourceVersion) != id.ResourceVersion {
-		// That may be a change which was folded into a later one, and not published yet. What was published is beyond doubt.
+		// That may be a change which was folded into a later one, and not published yet. What was published is beyond
+		// doubt.
 		at = id.ResourceVersion
 		found, there, err = w.stateAt(ctx, id, at)
 	}
@@ -192,8 +196,8 @@ func (w *wire) checkObject(ctx context.Context, object witness) error {
 	})
 }
 
-// stateAt reads an object as it was at a version. The error is answered where the API server does not tell: the version may be gone, and
-// not every API server knows such requests.
+// stateAt reads an object as it was at a version. The error is answered where the API server does not tell: the version
+// may be gone, and not every API server knows such requests.
 func (w *wire) stateAt(ctx context.Context, id Ident, version string) (found Ident, there bool, err error) {
 	tries := 0
 	giveUp := func(err error) bool {

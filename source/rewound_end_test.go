@@ -144,7 +144,8 @@ func TestReader_does_not_stay_without_a_watch_to_check_what_was_published(t *tes
 			require.True(t, err == nil && len(watches) >= 4, "error %v after %d watches", err, len(watches))
 			assert.LessOrEqual(t, watches[0].Sub(begin), c.most, "the first watch began after")
 			for i := range 3 {
-				// A watch that shows nothing lasts as long as it was asked to, and some time more; the wait after it is short.
+				// A watch that shows nothing lasts as long as it was asked to, and some time more; the wait after it is
+				// short.
 				took := watches[i+1].Sub(watches[i]) - lasts[i]
 				assert.True(t, took >= 0 && took <= c.most+2*time.Second,
 					"watch %d began %v after the one before was over, want at most %v", i+2, took, c.most)

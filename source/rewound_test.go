@@ -64,7 +64,8 @@ var foreign = map[string]struct {
 	},
 }
 
-// An etcd that was restored, and has passed the position since, is at a version that says nothing. What it has there does.
+// An etcd that was restored, and has passed the position since, is at a version that says nothing. What it has there
+// does.
 func TestReader_ends_where_the_history_is_another_one(t *testing.T) {
 	for name, c := range foreign {
 		c.want.Stream = "configmaps.v1"

@@ -109,8 +109,8 @@ func TestParseObject_of_a_cut_object_is_right_or_an_error(t *testing.T) {
 	}
 }
 
-// metaOf is the truth that encoding/json tells. It is not ok where encoding/json and the scanner may differ: invalid JSON,
-// equal members, invalid UTF-8, other types.
+// metaOf is the truth that encoding/json tells. It is not ok where encoding/json and the scanner may differ: invalid
+// JSON, equal members, invalid UTF-8, other types.
 func metaOf(raw []byte) (id Ident, ok bool) {
 	if !utf8.Valid(raw) || !jsontext.Value(raw).IsValid() {
 		return Ident{}, false

@@ -37,8 +37,8 @@ type script struct {
 
 	mu    sync.Mutex
 	steps []step
-	// now is the version that the server is at when it is asked for that only, before a watch. Of old versions it has no lists, unless
-	// a step says so.
+	// now is the version that the server is at when it is asked for that only, before a watch. Of old versions it has
+	// no lists, unless a step says so.
 	now string
 	got []request
 	// model, if it is not nil, answers instead of the steps.

@@ -9,15 +9,18 @@ import (
 	"time"
 )
 
-// wideAgainAfter is how long after a refusal a watch over all namespaces is not asked for in place of those of single ones.
+// wideAgainAfter is how long after a refusal a watch over all namespaces is not asked for in place of those of single
+// ones.
 const wideAgainAfter = 10 * time.Minute
 
-// Watches lets readers share watches: those of the same resource with the same selectors read one watch at the API server, if there are several, and
-// those of several namespaces one over all namespaces, where the API server allows that. It is safe for concurrent use.
+// Watches lets readers share watches: those of the same resource with the same selectors read one watch at the API
+// server, if there are several, and those of several namespaces one over all namespaces, where the API server allows
+// that. It is safe for concurrent use.
 //
-// Readers keep a position, and all that follows from it, each for itself. One that comes with an older position than the shared watch can show, and one
-// that lets 4 MiB wait and holds up others, which are well ahead, for a second before it has taken all, has a watch of
-// its own until it has caught up. Versions that are not numbers cannot be compared, and are not shared.
+// Readers keep a position, and all that follows from it, each for itself. One that comes with an older position than
+// the shared watch can show, and one that lets 4 MiB wait and holds up others, which are well ahead, for a second
+// before it has taken all, has a watch of its own until it has caught up. Versions that are not numbers cannot be
+// compared, and are not shared.
 type Watches struct {
 	client *Client
 	// hold bounds, in bytes, what waits for readers that are behind others.
@@ -31,15 +34,16 @@ type Watches struct {
 	open   map[Stream]*sharedWatch
 }
 
-// NewWatches returns a Watches that holds at most hold bytes for readers that are behind others, or join, and an object for each reader. What a reader has taken is in the budget of
-// its [Feed].
+// NewWatches returns a Watches that holds at most hold bytes for readers that are behind others, or join, and an object
+// for each reader. What a reader has taken is in the budget of its [Feed].
 func NewWatches(c *Client, hold int64) *Watches {
 	w := &Watches{client: c, groups: map[Stream]*group{}, open: map[Stream]*sharedWatch{}}
 	w.SetHold(hold)
 	return w
 }
 
-// SetHold has at most hold bytes be held from now on, as said of [NewWatches]. While that is 0 no reader begins to share.
+// SetHold has at most hold bytes be held from now on, as said of [NewWatches]. While that is 0 no reader begins to
+// share.
 func (w *Watches) SetHold(hold int64) {
 	w.hold.Store(hold / 2) // the other half is for those that have least, when all the others have taken up theirs
 }
@@ -122,8 +126,8 @@ func (m *membership) leave() {
 	}
 }
 
-// attach returns the shared watch from behind version on. Nil where there is none, or none that can show all of that; begin says to begin one where others
-// would share it.
+// attach returns the shared watch from behind version on. Nil where there is none, or none that can show all of that;
+// begin says to begin one where others would share it.
 func (m *membership) attach(version string, begin bool) *follower {
 	after, ok := number(version)
 	if m == nil || !ok || m.watches.hold.Load() == 0 {

@@ -5,7 +5,8 @@ package source
 import apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 const (
-	// recentEvents and recentBytes bound what is kept of what followers have been handed, so that one that comes from a watch of its own finds its place.
+	// recentEvents and recentBytes bound what is kept of what followers have been handed, so that one that comes from a
+	// watch of its own finds its place.
 	recentEvents, recentBytes = 128, 128 << 10
 )
 
@@ -21,7 +22,8 @@ type event struct {
 
 func (e *event) size() int64 { return int64(held(len(e.body.Bytes()))) }
 
-// newEvent copies a frame, or takes a reference to one that is shared already. The error may be the API server's own, which it has sent in a frame.
+// newEvent copies a frame, or takes a reference to one that is shared already. The error may be the API server's own,
+// which it has sent in a frame.
 func newEvent(f *frame, namespaced bool) (e event, err error) {
 	if f.shared != nil {
 		e = *f.shared

@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	// maxWaiting is how many bytes may wait for a follower; at most minWaiting are they when the bound for all is reached.
+	// maxWaiting is how many bytes may wait for a follower; at most minWaiting are they when the bound for all is
+	// reached.
 	maxWaiting, minWaiting = 4 << 20, 64 << 10
 	// patientFor is how long a watch waits for a follower that has no room while another is well ahead of it.
 	patientFor = time.Second
-	// gatherFor is how long a watch waits for the next one that can share it, before it is asked for, and gatherMost how
-	// long for all of them.
+	// gatherFor is how long a watch waits for the next one that can share it, before it is asked for, and gatherMost
+	// how long for all of them.
 	gatherFor, gatherMost = 100 * time.Millisecond, 2 * time.Second
 )
 
@@ -185,8 +186,8 @@ func (s *sharedWatch) read(ctx context.Context) error {
 }
 
 // gather waits for followers, and returns the version from behind which the watch is to be, so that all of them find
-// their places. It waits as long as others come, but for a while only. Where a watch has ended before, it waits no longer
-// than until all are there: at a start more may come.
+// their places. It waits as long as others come, but for a while only. Where a watch has ended before, it waits no
+// longer than until all are there: at a start more may come.
 func (s *sharedWatch) gather(ctx context.Context) (first uint64) {
 	over, next := time.NewTimer(gatherMost), time.NewTimer(gatherFor)
 	defer over.Stop()
@@ -219,7 +220,8 @@ func (s *sharedWatch) following() (n int) {
 	return n
 }
 
-// hand gives an event to everybody whom it concerns, and waits until there is room for it. The error is ctx's. The body's reference is taken over.
+// hand gives an event to everybody whom it concerns, and waits until there is room for it. The error is ctx's. The
+// body's reference is taken over.
 func (s *sharedWatch) hand(ctx context.Context, e event) error {
 	defer e.body.Release()
 	s.mu.Lock()
@@ -301,7 +303,8 @@ func (s *sharedWatch) concerned(e *event) [2][]*follower {
 	}
 }
 
-// full returns a follower that has no room for an event, if there is one, and whether there are others for which less than half as much waits. The caller holds mu.
+// full returns a follower that has no room for an event, if there is one, and whether there are others for which less
+// than half as much waits. The caller holds mu.
 func (s *sharedWatch) full(e *event) (slow *follower, others bool) {
 	for _, of := range s.concerned(e) {
 		for _, f := range of {

@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// sightings says since when answers lack a resource. An API server that does not answer, or fails for the resource's group, says nothing, and
-// the time begins again.
+// sightings says since when answers lack a resource. An API server that does not answer, or fails for the resource's
+// group, says nothing, and the time begins again.
 type sightings struct {
 	// since is when the first of the present row of answers came; zero where the last request failed.
 	since time.Time
-	// gone is when an answer first lacked what the one before had; healed when the first came that did not fail for a group, after one that did.
+	// gone is when an answer first lacked what the one before had; healed when the first came that did not fail for a
+	// group, after one that did.
 	gone   map[schema.GroupResource]time.Time
 	healed map[string]time.Time
 	// failing are the groups that the last answer failed for, last its time.

@@ -15,7 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// says makes an answer of words: "group/version:plural,plural" is what a version of a group has, "group/version!" one that failed.
+// says makes an answer of words: "group/version:plural,plural" is what a version of a group has, "group/version!" one
+// that failed.
 func says(text string) *answer {
 	a := &answer{failed: map[schema.GroupVersion]error{}}
 	groups := map[string]*metav1.APIGroup{}
@@ -81,7 +82,8 @@ func TestOffers_are_what_can_be_read_and_keep_what_fails(t *testing.T) {
 	}
 }
 
-// A time begins again whenever it is not certain that the answers before and after are of an API server that would have shown the resource.
+// A time begins again whenever it is not certain that the answers before and after are of an API server that would have
+// shown the resource.
 func TestSightings_count_only_answers_without_a_break(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers []string // a second apart; "" is none

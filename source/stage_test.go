@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// stage is an API server whose objects change while watches are open. Each write is of an object that is written once only, so that what
-// a reader has to see is a list of names.
+// stage is an API server whose objects change while watches are open. Each write is of an object that is written once
+// only, so that what a reader has to see is a list of names.
 type stage struct {
 	mu      sync.Mutex
 	changed chan struct{}
@@ -23,12 +23,13 @@ type stage struct {
 	// open counts watches by path, asked all that were ever asked for.
 	open  map[string]int
 	asked map[string]int
-	// cuts is raised to end all watches that are open; narrow refuses watches of all namespaces, compacted those from before it.
+	// cuts is raised to end all watches that are open; narrow refuses watches of all namespaces, compacted those from
+	// before it.
 	cuts      int
 	narrow    bool
 	compacted int
-	// watchable is the version from which watches are possible, where lists are of older ones; lists of namespaces whose
-	// names begin with refuses fail.
+	// watchable is the version from which watches are possible, where lists are of older ones; lists of namespaces
+	// whose names begin with refuses fail.
 	watchable int
 	refuses   string
 	// vague: a refusal does not say which version is old enough.

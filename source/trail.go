@@ -27,7 +27,8 @@ type past struct {
 	Ident
 	op      Op
 	version uint64
-	// body is nil if it has to be read once more, as of version; of an end it is that of the state before, with the version of the end.
+	// body is nil if it has to be read once more, as of version; of an end it is that of the state before, with the
+	// version of the end.
 	body *Body
 }
 
@@ -120,8 +121,8 @@ func (t *trail) down(ctx context.Context, id Ident, version uint64) (absent uint
 	return 0, nil
 }
 
-// bisect looks for the end of what was published, which is not there at absent any more: it returns its last state, and the version of
-// the end; no state where it is not there from the start, because its end is on its way already.
+// bisect looks for the end of what was published, which is not there at absent any more: it returns its last state, and
+// the version of the end; no state where it is not there from the start, because its end is on its way already.
 func (t *trail) bisect(ctx context.Context, absent uint64) (last *past, end uint64, err error) {
 	there := t.floor
 	last, err = t.alive(ctx, there)
@@ -199,8 +200,8 @@ func (t *trail) release() {
 	}
 }
 
-// withVersion copies an object, with another resourceVersion: an API server shows the end of an object as its last state, with
-// the version of its end.
+// withVersion copies an object, with another resourceVersion: an API server shows the end of an object as its last
+// state, with the version of its end.
 func withVersion(b *Body, version string) *Body {
 	raw := b.Bytes()
 	m, err := scanMeta(raw, fieldVersion)

@@ -155,8 +155,8 @@ func (r *resumedWatch) check(ctx context.Context) error {
 	return r.wire.checkAgain(ctx, r.last, r.shown)
 }
 
-// reportWatching reports that the watch is open; after a failure only if it stays open for a while, since a watch that fails
-// at once, again and again, is none. It returns how to end that.
+// reportWatching reports that the watch is open; after a failure only if it stays open for a while, since a watch that
+// fails at once, again and again, is none. It returns how to end that.
 func (r *resumedWatch) reportWatching() (stop func()) {
 	if r.retry.failures == 0 {
 		r.wire.observer.State(Watching, nil)
@@ -182,8 +182,8 @@ func (r *resumedWatch) progressed() {
 	}
 }
 
-// frames passes on all frames, and changes over to a shared watch when it can. It returns what it has read last, and the error io.EOF where that ended
-// between two frames.
+// frames passes on all frames, and changes over to a shared watch when it can. It returns what it has read last, and
+// the error io.EOF where that ended between two frames.
 func (r *resumedWatch) frames(ctx, conns context.Context, from connection) (connection, error) {
 	for {
 		f, err := from.next(conns)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// wire is the reflector's view of the API server: the first list comes from the history where that is possible, later ones
-// and all items go past the reflector to the feed, and a watch never ends while it can be resumed.
+// wire is the reflector's view of the API server: the first list comes from the history where that is possible, later
+// ones and all items go past the reflector to the feed, and a watch never ends while it can be resumed.
 //
 // The reflector lists and watches in turns, never both at a time; so the fields below need no lock.
 type wire struct {
@@ -36,8 +36,8 @@ type wire struct {
 	inside occupancy
 	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.
 	listing chan struct{}
-	// at is the version up to which the stream was shown; empty until a first list was returned. Gap is why the next one is
-	// needed.
+	// at is the version up to which the stream was shown; empty until a first list was returned. Gap is why the next
+	// one is needed.
 	at  string
 	gap gap
 	// chased counts the lists at old versions in a row from which no watch could go on.
@@ -72,7 +72,8 @@ func (w *wire) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (w
 func (w *wire) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	w.listing <- struct{}{}
 	defer func() { <-w.listing }()
-	// Changes read before are still on their way through the informer. The items of a list go past it, and must not overtake.
+	// Changes read before are still on their way through the informer. The items of a list go past it, and must not
+	// overtake.
 	if err := w.inside.empty(ctx); err != nil {
 		return nil, err
 	}
@@ -188,8 +189,8 @@ func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[Iden
 	return list, nil
 }
 
-// note passes on what is noted in its place. Where that shows another history, the stream ends for good, behind everything that
-// was read before.
+// note passes on what is noted in its place. Where that shows another history, the stream ends for good, behind
+// everything that was read before.
 func (w *wire) note(ctx context.Context, p Progress) error {
 	err := w.history.Note(ctx, p)
 	var rewound *RewoundError

@@ -11,8 +11,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Backup makes a copy of what was committed last at path, where nothing may be yet. When it returns nil the copy is on the disk, and a store can be opened
-// on it; else nothing is there.
+// Backup makes a copy of what was committed last at path, where nothing may be yet. When it returns nil the copy is on
+// the disk, and a store can be opened on it; else nothing is there.
 func (s *Store) Backup(path string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -105,8 +105,8 @@ func Inspect(ctx context.Context, path string) (*checkpoint.State, error) {
 	return state, errors.Join(err, s.Close())
 }
 
-// InUse reports whether another process has the checkpoint at path open. To find out it holds the file for a moment, so that a process which opens it just then may
-// be told that it is in use.
+// InUse reports whether another process has the checkpoint at path open. To find out it holds the file for a moment, so
+// that a process which opens it just then may be told that it is in use.
 func InUse(path string) (bool, error) {
 	s := &Store{path: path}
 	err := s.open(true)

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A limit on the size of files stands for a full disk. It holds for a whole process, and go test's own files too: so the
-// test is a process of its own.
+// A limit on the size of files stands for a full disk. It holds for a whole process, and go test's own files too: so
+// the test is a process of its own.
 func TestStore_survives_a_full_disk(t *testing.T) {
 	const inside = "CHECKPOINT_FULL_DISK"
 	if os.Getenv(inside) == "" {

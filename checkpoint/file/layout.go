@@ -198,7 +198,8 @@ type writer struct {
 	rows  []checkpoint.Row
 	order []place
 	key   []byte
-	// values is where rows are encoded. The database refers to it until the transaction ends, so it is never overwritten.
+	// values is where rows are encoded. The database refers to it until the transaction ends, so it is never
+	// overwritten.
 	values []byte
 	n      int
 }

@@ -23,8 +23,9 @@ const (
 // errUnsteady says that each copy had a commit in it.
 var errUnsteady = errors.New("it is written to all the time")
 
-// Peek returns what the checkpoint at path holds and when that was committed, whoever it belongs to. It takes no lock: a process that has the file open, or
-// is about to open it, is not disturbed. What it reads is a copy in the directory for temporary files, which it removes.
+// Peek returns what the checkpoint at path holds and when that was committed, whoever it belongs to. It takes no lock:
+// a process that has the file open, or is about to open it, is not disturbed. What it reads is a copy in the directory
+// for temporary files, which it removes.
 func Peek(ctx context.Context, path string) (state *checkpoint.State, saved time.Time, err error) {
 	dir, err := os.MkdirTemp("", "kube-eventbridge-*")
 	if err != nil {
@@ -57,8 +58,8 @@ func renamed(err error, path string) error {
 	}
 }
 
-// copyTo copies the file as it is between two commits. A commit writes to pages that no earlier one uses, and last one of the two meta pages: while these stay as they
-// are, so does everything that the last commit speaks of.
+// copyTo copies the file as it is between two commits. A commit writes to pages that no earlier one uses, and last one
+// of the two meta pages: while these stay as they are, so does everything that the last commit speaks of.
 func (s *Store) copyTo(ctx context.Context, path string) (saved time.Time, err error) {
 	in, err := os.Open(s.path)
 	if err != nil {

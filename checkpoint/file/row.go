@@ -11,7 +11,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/codec"
 )
 
-// A row is stored as the package codec writes it, with the CRC-32C of the stream's name, the key and all of that behind it, little endian.
+// A row is stored as the package codec writes it, with the CRC-32C of the stream's name, the key and all of that behind
+// it, little endian.
 //
 // The checksum is there because the pages of the file have none.
 const sumSize = 4

@@ -33,12 +33,14 @@ type Config struct {
 	// Timeout is how long an answer of a broker is waited for (default 10 s).
 	Timeout time.Duration
 
-	// Patience is how long a step of Open or Load is tried again before its error is returned (default 10 s). A commit always has 10 s.
+	// Patience is how long a step of Open or Load is tried again before its error is returned (default 10 s). A commit
+	// always has 10 s.
 	Patience time.Duration
 
 	// Topic has checkpoints and nothing else. It is created if it is missing.
 	Topic string
-	// Name tells the checkpoint from others in the topic (default: cluster/pipeline). It must not be given to two pipelines.
+	// Name tells the checkpoint from others in the topic (default: cluster/pipeline). It must not be given to two
+	// pipelines.
 	Name string
 	// Partitions of a topic that is created (default 12). Opening a checkpoint reads all of one partition.
 	Partitions int

@@ -4,7 +4,8 @@ package kafka
 
 import "fmt"
 
-// TakenError says that another process has opened the checkpoint since: what this one knows is not what the topic has any more.
+// TakenError says that another process has opened the checkpoint since: what this one knows is not what the topic has
+// any more.
 type TakenError struct {
 	Path string
 	// Err is what it was noticed by.
@@ -25,7 +26,8 @@ func (*TakenError) Taken() bool { return true }
 // Unwrap returns what it was noticed by.
 func (e *TakenError) Unwrap() error { return e.Err }
 
-// LostError says that the topic has lost commits that were acknowledged. What it has is older, and good: a new process goes on from there.
+// LostError says that the topic has lost commits that were acknowledged. What it has is older, and good: a new process
+// goes on from there.
 type LostError struct {
 	Path string
 	// Has is the number of the last commit that the topic has, Want that of the last one that was acknowledged.
@@ -41,7 +43,8 @@ func (e *LostError) Error() string {
 // Permanent implements what [checkpoint.IsPermanent] asks for.
 func (*LostError) Permanent() bool { return true }
 
-// DamagedError says that the topic has something under the checkpoint's keys that cannot be understood, or lacks something.
+// DamagedError says that the topic has something under the checkpoint's keys that cannot be understood, or lacks
+// something.
 type DamagedError struct {
 	Path      string
 	Partition int32

@@ -18,8 +18,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
-// fake is a cluster with one topic, which does what real brokers were seen to do. One with a path remembers everything in a file, so that
-// another process can go on from there.
+// fake is a cluster with one topic, which does what real brokers were seen to do. One with a path remembers everything
+// in a file, so that another process can go on from there.
 type fake struct {
 	mu sync.Mutex
 

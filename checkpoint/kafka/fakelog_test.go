@@ -47,8 +47,8 @@ func decodeBatch(sized []byte) (*fakeBatch, error) {
 	}
 }
 
-// compact does what the log cleaner may do at any time: below an offset only the last record of each key stays, and, if it has no
-// value, it may go too. Batches keep their offsets.
+// compact does what the log cleaner may do at any time: below an offset only the last record of each key stays, and, if
+// it has no value, it may go too. Batches keep their offsets.
 func (f *fake) compact(partition int32, below int64, nulls bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

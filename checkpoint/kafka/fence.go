@@ -11,14 +11,15 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 )
 
-// renewEvery is how old the producer's epoch may get: a coordinator forgets a transactional id that is not used for transactional.id.expiration.ms, a week by
-// default, and would give the next process an id of its own, which fences nobody.
+// renewEvery is how old the producer's epoch may get: a coordinator forgets a transactional id that is not used for
+// transactional.id.expiration.ms, a week by default, and would give the next process an id of its own, which fences
+// nobody.
 const renewEvery = 24 * time.Hour
 
 var errNewer = errors.New("its barrier is newer than that of this process")
 
-// locate returns what the topic has of the checkpoint. That is in the partition of its name, unless the topic had another number of
-// partitions when it was begun.
+// locate returns what the topic has of the checkpoint. That is in the partition of its name, unless the topic had
+// another number of partitions when it was begun.
 func (s *Store) locate(ctx context.Context, partitions int) (*replay, error) {
 	bounds, err := s.bounds(ctx, partitions)
 	if err != nil {
@@ -55,7 +56,8 @@ func (s *Store) newReplay(partition int32, first int64) *replay {
 	return r
 }
 
-// enlist takes the next epoch of the producer and writes the barrier, and the origin if there is none. A batch that was under way is forgotten.
+// enlist takes the next epoch of the producer and writes the barrier, and the origin if there is none. A batch that was
+// under way is forgotten.
 func (s *Store) enlist(ctx context.Context) error {
 	id, err := s.init(ctx)
 	if err != nil {
@@ -70,7 +72,8 @@ func (s *Store) enlist(ctx context.Context) error {
 	return s.send(ctx, func() { s.barrier, s.origin = id, true })
 }
 
-// init returns an id that nobody has had: the next epoch of the transactional id, or, without the permission for that, one of nobody's.
+// init returns an id that nobody has had: the next epoch of the transactional id, or, without the permission for that,
+// one of nobody's.
 func (s *Store) init(ctx context.Context) (id kafka.Producer, err error) {
 	name := s.cfg.transactionalID(s.want)
 	switch {
@@ -133,8 +136,8 @@ func (s *Store) judge(err error) error {
 	return err
 }
 
-// steady brings what is under way to its end. Where the broker and the producer do not agree any more, it takes another epoch and reads
-// what there is, which it returns then.
+// steady brings what is under way to its end. Where the broker and the producer do not agree any more, it takes another
+// epoch and reads what there is, which it returns then.
 func (s *Store) steady(ctx context.Context) (*replay, error) {
 	if s.out.pending && !s.out.confused {
 		if err := s.judge(s.out.deliver(ctx)); err != nil && !s.out.confused {

@@ -21,8 +21,9 @@ type Found struct {
 	Saved time.Time
 }
 
-// Inspect returns what the topic has of the checkpoint of a cluster and a pipeline, whatever the cluster's uid is. It makes and changes nothing, and the process that uses the
-// checkpoint is not disturbed. A topic that is missing has nothing.
+// Inspect returns what the topic has of the checkpoint of a cluster and a pipeline, whatever the cluster's uid is. It
+// makes and changes nothing, and the process that uses the checkpoint is not disturbed. A topic that is missing has
+// nothing.
 func Inspect(ctx context.Context, cfg Config, want checkpoint.Identity) (*Found, error) {
 	cfg = cfg.withDefaults(want)
 	if err := cfg.validate(); err != nil {
@@ -62,8 +63,8 @@ func inspect(ctx context.Context, cfg Config, c cluster) (*Found, error) {
 	return &Found{State: r.state(), Commits: r.head.number, Saved: r.saved}, nil
 }
 
-// catchUp reads until there is no more. Compaction may remove a record before it is read, where a later one has its key: so what is read is what was committed
-// only when nothing came meanwhile.
+// catchUp reads until there is no more. Compaction may remove a record before it is read, where a later one has its
+// key: so what is read is what was committed only when nothing came meanwhile.
 func (s *Store) catchUp(ctx context.Context, r *replay, partitions int) error {
 	for {
 		bounds, err := s.bounds(ctx, partitions)

@@ -24,11 +24,12 @@ import (
 //	r  number, key         a row of the stream with that number
 //	c  number              a chunk: number of the commit; then keys without the checkpoint's name, as texts, and values: 0, or their length + 1 and their bytes
 //
-// Each value begins with the format. Numbers are uvarints, texts their length as a uvarint and their bytes; states are as the package codec writes them.
+// Each value begins with the format. Numbers are uvarints, texts their length as a uvarint and their bytes; states are
+// as the package codec writes them.
 //
-// The origin is written once, before anything else: whatever deletes from the beginning, as retention does and compaction does not, deletes it first.
-// The number of a stream that is forgotten is not given out again: so all its rows are forgotten with one record, and
-// removed by the first commit of the next process.
+// The origin is written once, before anything else: whatever deletes from the beginning, as retention does and
+// compaction does not, deletes it first. The number of a stream that is forgotten is not given out again: so all its
+// rows are forgotten with one record, and removed by the first commit of the next process.
 const (
 	kindOrigin  = 'o'
 	kindBarrier = 'b'

@@ -11,8 +11,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
-// Check says what is wrong with the topic for a checkpoint, without making or changing anything, or taking the place of another process. One that is missing is
-// created by [Open]. The error is permanent ([checkpoint.IsPermanent]) where the topic must not be used.
+// Check says what is wrong with the topic for a checkpoint, without making or changing anything, or taking the place of
+// another process. One that is missing is created by [Open]. The error is permanent ([checkpoint.IsPermanent]) where
+// the topic must not be used.
 func Check(ctx context.Context, cfg Config, want checkpoint.Identity) error {
 	cfg = cfg.withDefaults(want)
 	if err := cfg.validate(); err != nil {

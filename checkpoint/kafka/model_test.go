@@ -63,8 +63,8 @@ func home(f *fake) int32 {
 	return 0
 }
 
-// Wherever the writer dies, and whatever compaction does then, what is read is what the last commit left that had been decided, and the next
-// process commits on top of that, and compaction again does it no harm.
+// Wherever the writer dies, and whatever compaction does then, what is read is what the last commit left that had been
+// decided, and the next process commits on top of that, and compaction again does it no harm.
 func TestLog_that_is_cut_anywhere_and_compacted_has_the_last_commit(t *testing.T) {
 	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -137,8 +137,8 @@ func rubbishIn(f *fake, state *checkpoint.State) string {
 	return ""
 }
 
-// Commits, lost answers, deaths, compactions and new processes in any order: the checkpoint is always as the last commit left it that
-// was decided.
+// Commits, lost answers, deaths, compactions and new processes in any order: the checkpoint is always as the last
+// commit left it that was decided.
 func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
@@ -174,7 +174,8 @@ func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 	})
 }
 
-// interrupt has a commit fail at one of its requests, which arrives or does not. Then the process goes on, or another one comes.
+// interrupt has a commit fail at one of its requests, which arrives or does not. Then the process goes on, or another
+// one comes.
 func interrupt(ctx context.Context, t *rapid.T, f *fake, s *Store, want *checkpoint.State, b *checkpoint.Batch) (*Store, *checkpoint.State) {
 	stop, cancel := context.WithCancel(ctx)
 	defer cancel()

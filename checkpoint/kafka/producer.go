@@ -16,8 +16,8 @@ type writer interface {
 	Produce(ctx context.Context, topic string, partition int32, sized []byte) (offset int64, err error)
 }
 
-// producer hands batches to one partition, one after the other. A batch that may be there already is handed over again with the same bytes and
-// the same sequence, so that the broker recognises it, before anything else is.
+// producer hands batches to one partition, one after the other. A batch that may be there already is handed over again
+// with the same bytes and the same sequence, so that the broker recognises it, before anything else is.
 type producer struct {
 	broker    writer
 	topic     string

@@ -21,7 +21,8 @@ type reader interface {
 	Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*kafka.Record) error) (next, end int64, err error)
 }
 
-// replay is what a partition says of one checkpoint, as far as it has been read. Its memory is that of the state, and of one commit's chunks.
+// replay is what a partition says of one checkpoint, as far as it has been read. Its memory is that of the state, and
+// of one commit's chunks.
 type replay struct {
 	path, topic string
 	partition   int32

@@ -142,7 +142,8 @@ func TestOpen_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 	})
 }
 
-// A commit that failed is under way until another one has brought it to its end; what both named is then as the later one says.
+// A commit that failed is under way until another one has brought it to its end; what both named is then as the later
+// one says.
 func TestCommit_after_one_that_failed_comes_after_it(t *testing.T) {
 	f, s := openNew(t, 3)
 	stop, cancel := context.WithCancel(t.Context())

@@ -71,8 +71,8 @@ var (
 
 var errClosed = errors.New("the store is closed")
 
-// Open opens the checkpoint of want, or begins it, and creates the topic if it is missing. From then on no other process that has opened the
-// checkpoint before can commit. It reads all of a partition.
+// Open opens the checkpoint of want, or begins it, and creates the topic if it is missing. From then on no other
+// process that has opened the checkpoint before can commit. It reads all of a partition.
 //
 // A process that uses the checkpoint, and writes to it, is left alone: the error is a [*checkpoint.HeldError]. Open
 // waits up to 15 s to see whether it writes. It does not wait if the process has closed the checkpoint, or is known to
@@ -181,9 +181,9 @@ func (s *Store) load(ctx context.Context) (*checkpoint.State, error) {
 	return r.state(), nil
 }
 
-// Commit implements [checkpoint.Store]. After an error that is not [checkpoint.IsPermanent] the batch may be there or not, and may yet get there until the next Commit or
-// Load ends. It may be committed again, alone or within a later one; a later one that leaves out some of what it named leaves open which of
-// the two is true there.
+// Commit implements [checkpoint.Store]. After an error that is not [checkpoint.IsPermanent] the batch may be there or
+// not, and may yet get there until the next Commit or Load ends. It may be committed again, alone or within a later
+// one; a later one that leaves out some of what it named leaves open which of the two is true there.
 //
 // A step that fails is tried again for 10 s, and until ctx ends.
 func (s *Store) Commit(ctx context.Context, b *checkpoint.Batch) error {

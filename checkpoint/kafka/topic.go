@@ -29,13 +29,14 @@ const (
 	settingSize      = "max.message.bytes"
 
 	compact = "compact"
-	// shortestTombstone is the least time for which a record without a value stays: who reads meanwhile must not miss it.
+	// shortestTombstone is the least time for which a record without a value stays: who reads meanwhile must not miss
+	// it.
 	shortestTombstone = time.Minute
 )
 
-// settings are those of a topic that is created. Only whole segments are compacted, never the one that is written to, so they are small: what is to be read
-// at a start is what holds, and some segments. It is their records that take time, not their bytes. A reader needs seconds, so that a row is gone is
-// forgotten after an hour, not a day.
+// settings are those of a topic that is created. Only whole segments are compacted, never the one that is written to,
+// so they are small: what is to be read at a start is what holds, and some segments. It is their records that take
+// time, not their bytes. A reader needs seconds, so that a row is gone is forgotten after an hour, not a day.
 func (c *Config) settings() map[string]string {
 	s := map[string]string{settingCleanup: compact, settingTombstone: "3600000", "segment.bytes": "16777216", "segment.ms": "21600000"}
 	if c.Compression != "" && c.Compression != batch.None {

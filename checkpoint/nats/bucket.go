@@ -116,7 +116,8 @@ func explain(api *jetstream.APIError) error {
 	}
 }
 
-// append stores message number of the checkpoint if the last one of it has the sequence after; otherwise the error is errMoved.
+// append stores message number of the checkpoint if the last one of it has the sequence after; otherwise the error is
+// errMoved.
 func (b *bucket) append(ctx context.Context, number, after uint64, data []byte) (sequence uint64, err error) {
 	m := &gonats.Msg{Subject: b.cfg.prefix() + strconv.FormatUint(number, 10), Data: data}
 	err = b.ask(ctx, func(ctx context.Context) error {
@@ -135,7 +136,8 @@ func (b *bucket) append(ctx context.Context, number, after uint64, data []byte) 
 	return sequence, err
 }
 
-// last returns the checkpoint's newest message; its sequence is 0 if there is none. It asks the stream's leader, never a replica, which may be behind.
+// last returns the checkpoint's newest message; its sequence is 0 if there is none. It asks the stream's leader, never
+// a replica, which may be behind.
 func (b *bucket) last(ctx context.Context) (last raw, err error) {
 	query, err := json.Marshal(map[string]any{"last_by_subj": b.cfg.prefix() + ">"})
 	if err != nil {

@@ -22,13 +22,14 @@ type Config struct {
 	Dial func(options ...gonats.Option) (*gonats.Conn, error)
 	// Timeout is how long an answer of the server is waited for (default 5 s).
 	Timeout time.Duration
-	// Patience is how long a step of Open or Load is tried again before its error is returned (default 10 s). A commit always has 10 s.
+	// Patience is how long a step of Open or Load is tried again before its error is returned (default 10 s). A commit
+	// always has 10 s.
 	Patience time.Duration
 
 	// Bucket has checkpoints and nothing else. It is created if it is missing.
 	Bucket string
-	// Name tells the checkpoint from others in the bucket: its keys are Name, a dot and a number (default: cluster.pipeline, with _ for the dots in
-	// the cluster's name). It must not be given to two pipelines.
+	// Name tells the checkpoint from others in the bucket: its keys are Name, a dot and a number (default:
+	// cluster.pipeline, with _ for the dots in the cluster's name). It must not be given to two pipelines.
 	Name string
 	// Replicas of a bucket that is created (default 1).
 	Replicas int

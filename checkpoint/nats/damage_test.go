@@ -24,7 +24,8 @@ import (
 
 const auditKeys = "$KV." + testBucket + ".prod-eu-1.audit."
 
-// What somebody else does to the checkpoint's keys is reported, by who opens it and by who has it open, and never mended by guessing.
+// What somebody else does to the checkpoint's keys is reported, by who opens it and by who has it open, and never
+// mended by guessing.
 func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 	for name, damage := range map[string]func(context.Context, jetstream.JetStream, jetstream.KeyValue) error{
 		"a key is deleted": func(ctx context.Context, _ jetstream.JetStream, kv jetstream.KeyValue) error {

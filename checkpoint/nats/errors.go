@@ -4,7 +4,8 @@ package nats
 
 import "fmt"
 
-// TakenError says that another process has opened the checkpoint since: what this one knows is not what the bucket has any more.
+// TakenError says that another process has opened the checkpoint since: what this one knows is not what the bucket has
+// any more.
 type TakenError struct {
 	Path string
 	// Epoch is that of the other one.
@@ -22,7 +23,8 @@ func (*TakenError) Permanent() bool { return true }
 // Taken implements what [checkpoint.IsTaken] asks for.
 func (*TakenError) Taken() bool { return true }
 
-// LostError says that the bucket has lost commits that were acknowledged. What it has is older, and good: a new process goes on from there.
+// LostError says that the bucket has lost commits that were acknowledged. What it has is older, and good: a new process
+// goes on from there.
 type LostError struct {
 	Path string
 	// Has is the sequence of the last message that the bucket has, Want that of the last one that was acknowledged.
@@ -38,7 +40,8 @@ func (e *LostError) Error() string {
 // Permanent implements what [checkpoint.IsPermanent] asks for.
 func (*LostError) Permanent() bool { return true }
 
-// DamagedError says that the bucket has something under the checkpoint's keys that cannot be understood, or lacks something.
+// DamagedError says that the bucket has something under the checkpoint's keys that cannot be understood, or lacks
+// something.
 type DamagedError struct {
 	Path string
 	Err  error

@@ -20,8 +20,9 @@ type Found struct {
 	Saved time.Time
 }
 
-// Inspect returns what the bucket has of the checkpoint of a cluster and a pipeline, whatever the cluster's uid is. It makes and changes nothing, and the process that uses the
-// checkpoint is not disturbed. A bucket that is missing has nothing.
+// Inspect returns what the bucket has of the checkpoint of a cluster and a pipeline, whatever the cluster's uid is. It
+// makes and changes nothing, and the process that uses the checkpoint is not disturbed. A bucket that is missing has
+// nothing.
 func Inspect(ctx context.Context, cfg Config, want checkpoint.Identity) (found *Found, err error) {
 	err = look(ctx, "inspect", cfg, want, func(b *bucket, cfg Config) error {
 		if _, err := b.check(ctx); err != nil {
@@ -36,8 +37,9 @@ func Inspect(ctx context.Context, cfg Config, want checkpoint.Identity) (found *
 	return found, err
 }
 
-// Check says what is wrong with the bucket for checkpoints, without making or changing anything, or taking the place of another process. One that is missing is
-// created by [Open]. The error is permanent ([checkpoint.IsPermanent]) where the bucket must not be used.
+// Check says what is wrong with the bucket for checkpoints, without making or changing anything, or taking the place of
+// another process. One that is missing is created by [Open]. The error is permanent ([checkpoint.IsPermanent]) where
+// the bucket must not be used.
 func Check(ctx context.Context, cfg Config) error {
 	cfg.Name = "any"
 	err := look(ctx, "check of", cfg, checkpoint.Identity{}, func(b *bucket, _ Config) error {

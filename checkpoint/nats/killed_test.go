@@ -25,8 +25,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
-// committed commits until disturb ends, some batches larger than a message, and fails if the checkpoint is ever not what was committed.
-// More waits until 20 more were made, one of which is larger.
+// committed commits until disturb ends, some batches larger than a message, and fails if the checkpoint is ever not
+// what was committed. More waits until 20 more were made, one of which is larger.
 func committed(t *testing.T, cfg Config, disturb func(more func() error) error) {
 	t.Helper()
 	var g errgroup.Group

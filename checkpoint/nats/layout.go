@@ -32,7 +32,8 @@ import (
 //	+  key, length, row             a row
 //	-  key                          a row that is gone
 //
-// Numbers and lengths are uvarints, names and keys texts, that is their length and their bytes; states are as the package codec writes them.
+// Numbers and lengths are uvarints, names and keys texts, that is their length and their bytes; states are as the
+// package codec writes them.
 const (
 	format = checkpoint.Format
 

@@ -25,8 +25,8 @@ const small = 800
 // rebaseNow has the next commit write another base.
 func rebaseNow(s *Store) { s.since = s.base + slack + 1 }
 
-// Wherever in a commit, and in the base that follows it, another process opens the checkpoint: the commit fails and changes nothing, or it was decided
-// before. The first process can never write again, and the other one goes on.
+// Wherever in a commit, and in the base that follows it, another process opens the checkpoint: the commit fails and
+// changes nothing, or it was decided before. The first process can never write again, and the other one goes on.
 func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
@@ -82,8 +82,8 @@ func mustBeTaken(t must.TB, err error) {
 	}
 }
 
-// Commits, lost requests and answers, requests that arrive late, deaths, bases and new processes in any order: the checkpoint is always as the last commit
-// left it that was decided.
+// Commits, lost requests and answers, requests that arrive late, deaths, bases and new processes in any order: the
+// checkpoint is always as the last commit left it that was decided.
 func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 	b := newBench(t)
 	ctx, n := t.Context(), 0
@@ -120,7 +120,8 @@ func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 	})
 }
 
-// interrupt has a commit fail at one of its requests, which arrives, arrives late or never. Then the process goes on, or another one comes.
+// interrupt has a commit fail at one of its requests, which arrives, arrives late or never. Then the process goes on,
+// or another one comes.
 func interrupt(
 	ctx context.Context, t *rapid.T, log *faulty, s *Store, limit int, want *checkpoint.State, b *checkpoint.Batch,
 ) (*Store, *checkpoint.State) {

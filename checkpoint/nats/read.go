@@ -57,7 +57,8 @@ func (b *bucket) read(ctx context.Context, after, to uint64, do func(raw)) (err 
 	return nil
 }
 
-// find makes sure that there is a bucket in which checkpoints can be kept, and returns the largest message that it takes. One that is missing is created.
+// find makes sure that there is a bucket in which checkpoints can be kept, and returns the largest message that it
+// takes. One that is missing is created.
 func (b *bucket) find(ctx context.Context) (limit int, err error) {
 	limit, err = b.check(ctx)
 	if !errors.Is(err, errNoBucket) {
@@ -82,7 +83,8 @@ func (b *bucket) find(ctx context.Context) (limit int, err error) {
 	return b.check(ctx)
 }
 
-// check returns the largest message that the bucket takes, or why checkpoints must not be kept in it. It changes nothing.
+// check returns the largest message that the bucket takes, or why checkpoints must not be kept in it. It changes
+// nothing.
 func (b *bucket) check(ctx context.Context) (limit int, err error) {
 	var stream jetstream.Stream
 	err = b.ask(ctx, func(ctx context.Context) (err error) {

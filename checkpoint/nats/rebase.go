@@ -12,7 +12,8 @@ import (
 // slack is what there may be behind a base besides as much as the base costs itself.
 const slack = 4 << 20
 
-// tidy writes another base once there is more behind the last one than in it, and purges what is before. What it does not come to is for another commit.
+// tidy writes another base once there is more behind the last one than in it, and purges what is before. What it does
+// not come to is for another commit.
 func (s *Store) tidy(ctx context.Context) {
 	if s.since > max(s.base+slack, s.due) && s.rebase(ctx) != nil {
 		s.due = s.since + slack
@@ -49,7 +50,8 @@ func (s *Store) rebase(ctx context.Context) error {
 	return nil
 }
 
-// readings is how often a checkpoint is read that seems torn: a base may have been written, and what was before it purged, while it was read.
+// readings is how often a checkpoint is read that seems torn: a base may have been written, and what was before it
+// purged, while it was read.
 const readings = 5
 
 // look reads what the bucket has of the checkpoint now, whoever writes to it.
@@ -80,8 +82,8 @@ func (s *Store) replay(ctx context.Context) (*replay, error) {
 	return r, s.read(ctx, r, end)
 }
 
-// catchUp reads what there is up to the newest message that the store knows of. What is purged while it is read may seem torn, so that is read once more.
-// The error is a [*LostError] where that message is not there any more.
+// catchUp reads what there is up to the newest message that the store knows of. What is purged while it is read may
+// seem torn, so that is read once more. The error is a [*LostError] where that message is not there any more.
 func (s *Store) catchUp(ctx context.Context, r *replay) (*replay, error) {
 	if err := s.readKnown(ctx, r); err != nil {
 		return nil, err
@@ -95,7 +97,8 @@ func (s *Store) catchUp(ctx context.Context, r *replay) (*replay, error) {
 	return r, r.damage(s.path)
 }
 
-// readKnown has r read on up to the newest message that the store knows of. A consumer waits for one that is lost, as for one that is to come: the stream is asked then.
+// readKnown has r read on up to the newest message that the store knows of. A consumer waits for one that is lost, as
+// for one that is to come: the stream is asked then.
 func (s *Store) readKnown(ctx context.Context, r *replay) error {
 	err := s.read(ctx, r, s.sequence)
 	if err == nil || checkpoint.IsPermanent(err) || ctx.Err() != nil {

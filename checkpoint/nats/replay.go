@@ -27,7 +27,8 @@ type replay struct {
 	// parts are those of a commit of which the last message was not read yet.
 	parts []entry
 	user  user
-	// base is what the base costs, since what all messages behind it do; first is the sequence of the base's first message, oldest that of any.
+	// base is what the base costs, since what all messages behind it do; first is the sequence of the base's first
+	// message, oldest that of any.
 	base, since   int
 	first, oldest uint64
 }

@@ -64,7 +64,8 @@ func unfit(bucket string, c *jetstream.StreamConfig) error {
 	return nil
 }
 
-// old returns why a server of a version cannot have checkpoints: it would not know what to check, and refuse every commit.
+// old returns why a server of a version cannot have checkpoints: it would not know what to check, and refuse every
+// commit.
 func old(bucket, version string) error {
 	var major, minor int
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 || major > 2 || major == 2 && minor >= 11 {
@@ -73,7 +74,8 @@ func old(bucket, version string) error {
 	return &SettingsError{Bucket: bucket, Problem: "its server has version " + version, Advice: "run NATS 2.11 or newer"}
 }
 
-// hopeless reports whether a bucket that was refused with err will always be. That too few servers of a cluster are there may pass.
+// hopeless reports whether a bucket that was refused with err will always be. That too few servers of a cluster are
+// there may pass.
 func hopeless(err error) bool {
 	const noPeers, invalid, noReplicas jetstream.ErrorCode = 10005, 10052, 10074
 	var api *jetstream.APIError

@@ -64,8 +64,8 @@ var (
 
 var errClosed = errors.New("the store is closed")
 
-// Open opens the checkpoint of want, or begins it, and creates the bucket if it is missing. From then on no other process that has opened the
-// checkpoint before can commit. It reads all of the checkpoint.
+// Open opens the checkpoint of want, or begins it, and creates the bucket if it is missing. From then on no other
+// process that has opened the checkpoint before can commit. It reads all of the checkpoint.
 //
 // A process that uses the checkpoint, and writes to it, is left alone: the error is a [*checkpoint.HeldError]. Open
 // waits up to 15 s to see whether it writes. It does not wait if the process has closed the checkpoint, or is known to
@@ -125,7 +125,8 @@ func open(ctx context.Context, cfg Config, want checkpoint.Identity, log message
 	return s, s.take(ctx)
 }
 
-// Epoch is how often the checkpoint was opened, this time included. It is more than that of any process that has used the checkpoint before.
+// Epoch is how often the checkpoint was opened, this time included. It is more than that of any process that has used
+// the checkpoint before.
 func (s *Store) Epoch() uint64 { return s.epoch }
 
 // Load implements [checkpoint.Store].
@@ -168,9 +169,9 @@ func (s *Store) stateOf(r *replay) (*checkpoint.State, error) {
 	return state, nil
 }
 
-// Commit implements [checkpoint.Store]. After an error that is not [checkpoint.IsPermanent] the batch may be there or not, and may yet get there until the next Commit or
-// Load ends. It may be committed again, alone or within a later one; a later one that leaves out some of what it named leaves open which of
-// the two is true there.
+// Commit implements [checkpoint.Store]. After an error that is not [checkpoint.IsPermanent] the batch may be there or
+// not, and may yet get there until the next Commit or Load ends. It may be committed again, alone or within a later
+// one; a later one that leaves out some of what it named leaves open which of the two is true there.
 //
 // A step that fails is tried again for 10 s, and until ctx ends.
 func (s *Store) Commit(ctx context.Context, b *checkpoint.Batch) error {

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// childPlace is the environment variable that makes a process of the test binary one that commits until it is killed.
+	// childPlace is the environment variable that makes a process of the test binary one that commits until it is
+	// killed.
 	childPlace = "KUBE_EVENTBRIDGE_STORETEST_PLACE"
 	committed  = "committed "
 	kills      = 6

@@ -57,7 +57,8 @@ func Apply(s *checkpoint.State, b *checkpoint.Batch) {
 	}
 }
 
-// difference says how got differs from want; empty if it does not. A stream without rows may be missing, and an empty map nil.
+// difference says how got differs from want; empty if it does not. A stream without rows may be missing, and an empty
+// map nil.
 func difference(got, want *checkpoint.State) string {
 	if got.Identity != want.Identity {
 		return fmt.Sprintf("identity %+v, want %+v", got.Identity, want.Identity)

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Taking keeps the contract's word that a second user is refused on open, for stores where he is not: where he takes over, and the first one is refused with
-// his next commit. The zero Taking is ready to use.
+// Taking keeps the contract's word that a second user is refused on open, for stores where he is not: where he takes
+// over, and the first one is refused with his next commit. The zero Taking is ready to use.
 type Taking struct {
 	mu   sync.Mutex
 	open map[string]bool

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kube-eventbridge publishes every change in a Kubernetes cluster as a CloudEvent. It exits with 0 when it is done,
-// with 1 when it failed, with 2 when the command line or the configuration has to be written differently, and with 128+n
-// when the second of two signals, number n, cut it short.
+// Command kube-eventbridge publishes every change in a Kubernetes cluster as a CloudEvent. It exits with 0 when it is
+// done, with 1 when it failed, with 2 when the command line or the configuration has to be written differently, and
+// with 128+n when the second of two signals, number n, cut it short.
 package main
 
 import (

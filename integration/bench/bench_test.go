@@ -170,8 +170,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// standIn behaves like the bridge as far as the driver can see: it creates the stream, publishes the markers, and does what
-// the baseline does.
+// standIn behaves like the bridge as far as the driver can see: it creates the stream, publishes the markers, and does
+// what the baseline does.
 func standIn(ctx context.Context, file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

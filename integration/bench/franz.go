@@ -18,8 +18,9 @@ import (
 // kafkaWindow is how many records may be unacknowledged, of the bridge by default and of franz-go here.
 const kafkaWindow = 4096
 
-// franzRole publishes with franz-go as fast as the broker takes it: idempotent, acknowledged by all, uncompressed, one record again and again, with a key of
-// its own for each object. Each line read, a number, makes it publish that many and report.
+// franzRole publishes with franz-go as fast as the broker takes it: idempotent, acknowledged by all, uncompressed, one
+// record again and again, with a key of its own for each object. Each line read, a number, makes it publish that many
+// and report.
 func franzRole(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("franz", flag.ContinueOnError)
 	brokers := flags.String("brokers", "localhost:9092", "`addresses`, joined by commas")

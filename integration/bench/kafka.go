@@ -63,11 +63,12 @@ func (b *bench) intoKafka(ctx context.Context, run int) error {
 	return nil
 }
 
-// warmUps is how often the broker is given a run's records before the first run. Java compiles what is run often in threads of its own, for some 10 s of
-// processor time: whoever is measured meanwhile has one core less.
+// warmUps is how often the broker is given a run's records before the first run. Java compiles what is run often in
+// threads of its own, for some 10 s of processor time: whoever is measured meanwhile has one core less.
 const warmUps = 5
 
-// startKafka starts the broker of all runs, and gives it work until it is as fast as it becomes. It is closed by [drive].
+// startKafka starts the broker of all runs, and gives it work until it is as fast as it becomes. It is closed by
+// [drive].
 func (b *bench) startKafka(ctx context.Context) (err error) {
 	config := fastBroker
 	config.Log, config.Dir = b.log, b.kafkaDir()
@@ -169,8 +170,8 @@ func (k *kafkaRun) measured(column string, p *process, publish func() time.Time)
 	k.add(k.run, k.kafkaRow("peak RSS", "MiB"), column, float64(peak)/(1<<20))
 }
 
-// await waits until a topic has n records, and returns when the last one came. More than n is an error. The broker is not asked while its files grow, because
-// that would cost it time.
+// await waits until a topic has n records, and returns when the last one came. More than n is an error. The broker is
+// not asked while its files grow, because that would cost it time.
 func (k *kafkaRun) await(ctx context.Context, topic string, n int, subject *process) (last time.Time, err error) {
 	const every, quiet = 5 * time.Millisecond, 100 * time.Millisecond
 	have, size, last := 0, int64(-1), time.Now()

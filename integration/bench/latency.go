@@ -29,8 +29,8 @@ const (
 	loadConfigMaps = 100
 )
 
-// latency is one run of e: ConfigMaps of a real API server are patched at a fixed rate; the same change is seen by a plain
-// watch of the driver, and its acknowledgement by a client of the broker that listens to everyone's answers.
+// latency is one run of e: ConfigMaps of a real API server are patched at a fixed rate; the same change is seen by a
+// plain watch of the driver, and its acknowledgement by a client of the broker that listens to everyone's answers.
 func (b *bench) latency(ctx context.Context, run int) error {
 	for _, rate := range []int{200, 500} {
 		if err := b.latencyAt(ctx, run, rate); err != nil {

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the whole bridge as a process, beside what the broker alone takes and what a common exporter costs.
+// Command bench measures the whole bridge as a process, beside what the broker alone takes and what a common exporter
+// costs.
 //
 // Everything runs on this machine over loopback: a load server that speaks list and watch of pods, nats-server, and one
-// after the other the bridge, a bare publisher of messages of the same size to the same subjects, and a baseline made of
-// dynamic informers and json.Marshal. Each is a process of its own, so that processor time and memory are known of each; each
-// has a broker of its own with an empty store. Figures are medians over runs, ratios medians of each run's ratio.
+// after the other the bridge, a bare publisher of messages of the same size to the same subjects, and a baseline made
+// of dynamic informers and json.Marshal. Each is a process of its own, so that processor time and memory are known of
+// each; each has a broker of its own with an empty store. Figures are medians over runs, ratios medians of each run's
+// ratio.
 //
 // The figures go to stdout as a Markdown table, every single value with -json to a file. Exit codes: 0 done, 1 failed,
 // 2 usage. What it starts ends with it, and its temporary files are removed.
 //
-// Into Kafka the bare publisher is franz-go. Both have one real broker, which is warm, and a topic each; which of them is first changes with each run.
+// Into Kafka the bare publisher is franz-go. Both have one real broker, which is warm, and a topic each; which of them
+// is first changes with each run.
 //
-// The processes it measures against can be had alone: "bench apiserver", "bench broker", "bench publisher", "bench franz" and
-// "bench baseline"; each has -h, and ends with a signal.
+// The processes it measures against can be had alone: "bench apiserver", "bench broker", "bench publisher", "bench
+// franz" and "bench baseline"; each has -h, and ends with a signal.
 package main
 
 import (

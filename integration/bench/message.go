@@ -118,8 +118,8 @@ func (s *sample) size() (data, header int) {
 	return len(s.Data), header + len("NATS/1.0\r\n\r\n")
 }
 
-// connect returns a JetStream client with a window of the size that all publishers have. failed is told of messages that
-// were not acknowledged, from any goroutine.
+// connect returns a JetStream client with a window of the size that all publishers have. failed is told of messages
+// that were not acknowledged, from any goroutine.
 func connect(url string, failed func(error)) (*nats.Conn, jetstream.JetStream, error) {
 	conn, err := nats.Connect(url)
 	if err != nil {

@@ -40,7 +40,8 @@ func (b *bench) restingHeap(ctx context.Context, run, objects int) (heap float64
 	return heap
 }
 
-// lowestHeap reads the heap until several collections have run, and returns the smallest value: that of the end of a collection.
+// lowestHeap reads the heap until several collections have run, and returns the smallest value: that of the end of a
+// collection.
 func (r *rig) lowestHeap(ctx context.Context) (float64, error) {
 	const collections = 4 // pools give up their memory in the second
 	lowest, before, seen := math.Inf(1), 0.0, 0

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bom says of what a Go program consists, as a CycloneDX document: from what the linker wrote into the program, and not from what a go.mod asks for.
+// Package bom says of what a Go program consists, as a CycloneDX document: from what the linker wrote into the program,
+// and not from what a go.mod asks for.
 package bom
 
 import (
@@ -29,7 +30,8 @@ import (
 type Options struct {
 	// Program is a Go program's file, for whatever platform.
 	Program string
-	// Root is the directory of the module that it was made from; there the go command finds the sources of the modules, whose licenses are read.
+	// Root is the directory of the module that it was made from; there the go command finds the sources of the modules,
+	// whose licenses are read.
 	Root string
 	// Version is the program's.
 	Version string
@@ -37,8 +39,9 @@ type Options struct {
 	Created time.Time
 }
 
-// Read returns the document: the module of the program, and each module that is linked into it, with its version, the hash that go.sum has of it, and its license; and the
-// standard library. The same program gives the same document. A module without a license that can be recognised is an error: what is shipped has to say under which terms.
+// Read returns the document: the module of the program, and each module that is linked into it, with its version, the
+// hash that go.sum has of it, and its license; and the standard library. The same program gives the same document. A
+// module without a license that can be recognised is an error: what is shipped has to say under which terms.
 func Read(ctx context.Context, o Options) (*cdx.BOM, error) {
 	if o.Program == "" || o.Root == "" || o.Version == "" || o.Created.IsZero() {
 		return nil, errors.New("read a bill of materials: program, root, version and time are needed")

@@ -123,7 +123,8 @@ pipelines:
 	return rig.StartBridge(t, address, exec.Command(rig.ProgramForTest(t), "run", "--config", config))
 }
 
-// published makes a port of a container that of 127.0.0.1 which was chosen for it. An engine would choose another one with each start.
+// published makes a port of a container that of 127.0.0.1 which was chosen for it. An engine would choose another one
+// with each start.
 func published(port int, inside string) testcontainers.CustomizeRequestOption {
 	return testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
 		h.PortBindings = network.PortMap{
@@ -132,7 +133,8 @@ func published(port int, inside string) testcontainers.CustomizeRequestOption {
 	})
 }
 
-// ended has a container removed when the test ends, also one that could not be started. If the test fails, what it printed last is in the log.
+// ended has a container removed when the test ends, also one that could not be started. If the test fails, what it
+// printed last is in the log.
 func ended(t *testing.T, c testcontainers.Container, err error) {
 	t.Helper()
 	t.Cleanup(func() {

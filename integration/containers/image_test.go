@@ -79,7 +79,8 @@ func forget(ctx context.Context, c client.APIClient, repo, tag string) {
 	}
 }
 
-// pack writes the context of a build into a temporary file, and returns a hash of it; the same contents give the same hash.
+// pack writes the context of a build into a temporary file, and returns a hash of it; the same contents give the same
+// hash.
 func (i *image) pack(t *testing.T) (*os.File, string) {
 	t.Helper()
 	f := must.Get(os.CreateTemp(t.TempDir(), "context"))(t)
@@ -108,7 +109,8 @@ func write(w *tar.Writer, name string, mode int64, text string) error {
 	return err
 }
 
-// addTree adds a file, or a directory with what is in it. Links are followed; what is kept of a file is whether it is a program.
+// addTree adds a file, or a directory with what is in it. Links are followed; what is kept of a file is whether it is a
+// program.
 func addTree(w *tar.Writer, name, from string) error {
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -141,7 +143,8 @@ func addFile(w *tar.Writer, name, from string, info fs.FileInfo) error {
 
 var library = regexp.MustCompile(`(?m)(?:=>|^)\s*(/\S+) \(0x`)
 
-// withLibraries adds a program to files, and what the dynamic linker needs for it and for others that it loads, under their own paths.
+// withLibraries adds a program to files, and what the dynamic linker needs for it and for others that it loads, under
+// their own paths.
 func withLibraries(ctx context.Context, files map[string]string, name, program string, loads ...string) error {
 	files[name] = program
 	for _, object := range append([]string{program}, loads...) {

@@ -76,7 +76,8 @@ broker.heartbeat.interval.ms=500
 `
 }
 
-// kafkaImage has a Java runtime, Kafka's jars, and a data directory that is formatted, since nothing in it could run two programs.
+// kafkaImage has a Java runtime, Kafka's jars, and a data directory that is formatted, since nothing in it could run
+// two programs.
 func kafkaImage(t *testing.T) string {
 	t.Helper()
 	ctx := t.Context()

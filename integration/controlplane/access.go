@@ -17,14 +17,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// RESTConfig returns a configuration for a user who may do everything, without a limit of requests per second. It is the
-// caller's to change.
+// RESTConfig returns a configuration for a user who may do everything, without a limit of requests per second. It is
+// the caller's to change.
 func (c *ControlPlane) RESTConfig() *rest.Config {
 	return rest.CopyConfig(c.admin)
 }
 
-// User returns a configuration for a user with a certificate of this name and these groups. With RBAC the user may do what roles
-// allow; the group system:masters may do everything.
+// User returns a configuration for a user with a certificate of this name and these groups. With RBAC the user may do
+// what roles allow; the group system:masters may do everything.
 func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
 	return c.UserUntil(time.Now().Add(7*24*time.Hour), name, groups...)
 }
@@ -45,7 +45,8 @@ func (c *ControlPlane) UserUntil(end time.Time, name string, groups ...string) *
 // CAFile returns the path of the authority's certificate, which signed those of the API server and of all users.
 func (c *ControlPlane) CAFile() string { return c.files.ca }
 
-// ServiceAccountKeyFile returns the path of the private key that a controller manager signs service accounts' tokens with.
+// ServiceAccountKeyFile returns the path of the private key that a controller manager signs service accounts' tokens
+// with.
 func (c *ControlPlane) ServiceAccountKeyFile() string { return c.files.serviceAccount }
 
 // Kubeconfig writes a kubeconfig for the user of RESTConfig to dir and returns its path. Only the owner can read it.
@@ -91,7 +92,8 @@ func (c *ControlPlane) Revision(ctx context.Context) (revision int64, err error)
 	return revision, err
 }
 
-// ServingCertificate returns the API server's own certificate, for a proxy on 127.0.0.1 that its clients are to take for it.
+// ServingCertificate returns the API server's own certificate, for a proxy on 127.0.0.1 that its clients are to take
+// for it.
 func (c *ControlPlane) ServingCertificate() (tls.Certificate, error) {
 	cert, err := tls.LoadX509KeyPair(c.files.cert, c.files.key)
 	if err != nil {

@@ -26,16 +26,18 @@ const (
 	etcdutlName   = "etcdutl"
 )
 
-// ErrUnavailable is wrapped by the errors of [Binaries] that mean that this machine has no binaries and cannot build them.
+// ErrUnavailable is wrapped by the errors of [Binaries] that mean that this machine has no binaries and cannot build
+// them.
 var ErrUnavailable = errors.New("no control plane binaries")
 
 // Binaries returns a directory that holds kube-apiserver and etcd.
 //
-// If KUBEBUILDER_ASSETS is set it is that directory, and an error if one of the two is not in it. Otherwise it is a directory of the cache,
-// .cache in the repository or the one that KUBE_EVENTBRIDGE_CACHE names, with the versions of binaries/go.mod in its name. What is missing
-// there is built first, which takes minutes and needs only Go and its module proxy; progress goes to log as lines of
-// text, to nobody if log is nil. Processes that call Binaries at the same time build once: the others wait. A build that
-// was cut short leaves nothing that looks complete. The working directory does not matter.
+// If KUBEBUILDER_ASSETS is set it is that directory, and an error if one of the two is not in it. Otherwise it is a
+// directory of the cache, .cache in the repository or the one that KUBE_EVENTBRIDGE_CACHE names, with the versions of
+// binaries/go.mod in its name. What is missing there is built first, which takes minutes and needs only Go and its
+// module proxy; progress goes to log as lines of text, to nobody if log is nil. Processes that call Binaries at the
+// same time build once: the others wait. A build that was cut short leaves nothing that looks complete. The working
+// directory does not matter.
 func Binaries(ctx context.Context, log io.Writer) (string, error) {
 	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
 		if err := complete(dir); err != nil {
@@ -56,7 +58,8 @@ func Binaries(ctx context.Context, log io.Writer) (string, error) {
 	return b.dir, nil
 }
 
-// etcdutl returns the path of the program that restores snapshots: the one in dir, or one that is built as Binaries builds.
+// etcdutl returns the path of the program that restores snapshots: the one in dir, or one that is built as Binaries
+// builds.
 func etcdutl(ctx context.Context, dir string, log io.Writer) (string, error) {
 	if path := filepath.Join(dir, etcdutlName); isProgram(path) == nil {
 		return path, nil

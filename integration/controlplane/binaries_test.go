@@ -19,7 +19,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// fakeGo puts a program named go first in PATH, for a cache of its own, and returns the cache and the file to which each build adds a line.
+// fakeGo puts a program named go first in PATH, for a cache of its own, and returns the cache and the file to which
+// each build adds a line.
 func fakeGo(t *testing.T, script string) (cache, builds string) {
 	t.Helper()
 	dir := t.TempDir()

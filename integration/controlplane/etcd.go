@@ -57,8 +57,9 @@ func (c *ControlPlane) etcdURL() string { return "http://127.0.0.1:" + strconv.I
 
 func (c *ControlPlane) etcdDir() string { return filepath.Join(c.cfg.DataDir, "etcd") }
 
-// Compact removes the history before the current revision from etcd: older versions can no longer be listed or watched there. What the
-// API server has in its watch caches it still serves; only Events, which have no cache, answer 410 at once.
+// Compact removes the history before the current revision from etcd: older versions can no longer be listed or watched
+// there. What the API server has in its watch caches it still serves; only Events, which have no cache, answer 410 at
+// once.
 func (c *ControlPlane) Compact(ctx context.Context) error {
 	return c.withEtcd(func(client *clientv3.Client) error {
 		now, err := client.Get(ctx, "/", clientv3.WithCountOnly())
@@ -127,7 +128,8 @@ func (c *ControlPlane) withEtcd(do func(*clientv3.Client) error) error {
 	return errors.Join(do(client), client.Close())
 }
 
-// EtcdClient returns a client of etcd, for what the API does not show. The caller closes it. It can be made while etcd is down.
+// EtcdClient returns a client of etcd, for what the API does not show. The caller closes it. It can be made while etcd
+// is down.
 func (c *ControlPlane) EtcdClient() (*clientv3.Client, error) {
 	client, err := clientv3.New(c.clientConfig())
 	if err != nil {

@@ -24,10 +24,10 @@ func BinariesForTest(t testing.TB) string {
 	return must.Get(dir, err)(t)
 }
 
-// ForTest returns a control plane that is closed when the test ends. With go test -short, and where its binaries cannot be
-// built, the test is skipped with the reason; in the second case it fails if the environment variable CI is set. If the
-// test fails, the end of what the two processes printed is in its log, unless cfg.Log has it. Progress of a build goes to
-// stderr.
+// ForTest returns a control plane that is closed when the test ends. With go test -short, and where its binaries cannot
+// be built, the test is skipped with the reason; in the second case it fails if the environment variable CI is set. If
+// the test fails, the end of what the two processes printed is in its log, unless cfg.Log has it. Progress of a build
+// goes to stderr.
 func ForTest(t testing.TB, cfg Config) *ControlPlane {
 	t.Helper()
 	testtier.Servers(t)

@@ -12,9 +12,10 @@ import (
 	"regexp"
 )
 
-// NodeBinaries returns a directory with what makes a cluster with nodes of a control plane, and with what its users type: kube-controller-manager,
-// kube-scheduler, kube-proxy, kubelet, kubectl and helm. They are built as [Binaries] builds, of the same version of Kubernetes, into the same directory of the
-// cache, whatever KUBEBUILDER_ASSETS says; helm is of the version in the go.mod of the integration tests.
+// NodeBinaries returns a directory with what makes a cluster with nodes of a control plane, and with what its users
+// type: kube-controller-manager, kube-scheduler, kube-proxy, kubelet, kubectl and helm. They are built as [Binaries]
+// builds, of the same version of Kubernetes, into the same directory of the cache, whatever KUBEBUILDER_ASSETS says;
+// helm is of the version in the go.mod of the integration tests.
 func NodeBinaries(ctx context.Context, log io.Writer) (string, error) {
 	if log == nil {
 		log = io.Discard

@@ -31,7 +31,8 @@ func startServer(path string, args []string, log io.Writer) (*server, error) {
 	return s, err
 }
 
-// ready polls until check returns nil. It is an error if the process ends before that, ctx ends, or startTimeout is over.
+// ready polls until check returns nil. It is an error if the process ends before that, ctx ends, or startTimeout is
+// over.
 func (s *server) ready(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

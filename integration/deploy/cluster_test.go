@@ -93,7 +93,8 @@ func (c *cluster) namespace(t *testing.T, name string) {
 	must.Get(c.kube.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}))(t)
 }
 
-// apply has the API server take an object, or with dry run say that it would. The server refuses fields that it does not know.
+// apply has the API server take an object, or with dry run say that it would. The server refuses fields that it does
+// not know.
 func (c *cluster) apply(t *testing.T, o *unstructured.Unstructured, dryRun bool) error {
 	t.Helper()
 	resources := must.Get(restmapper.GetAPIGroupResources(discovery.NewDiscoveryClient(c.kube.RESTClient())))(t)
@@ -117,8 +118,8 @@ func (c *cluster) apply(t *testing.T, o *unstructured.Unstructured, dryRun bool)
 	return err
 }
 
-// takes checks that the API server would take all of it, the Pod included, without a warning. Objects of the Prometheus Operator, whose definitions are not there,
-// are checked against its own types.
+// takes checks that the API server would take all of it, the Pod included, without a warning. Objects of the Prometheus
+// Operator, whose definitions are not there, are checked against its own types.
 func (c *cluster) takes(t *testing.T, m manifests) {
 	t.Helper()
 	for _, o := range m {
@@ -145,7 +146,8 @@ func (c *cluster) create(t *testing.T, p *corev1.Pod) error {
 	return err
 }
 
-// grant applies the service account and its permissions for real, and returns who that account is, by a token as Pods have it.
+// grant applies the service account and its permissions for real, and returns who that account is, by a token as Pods
+// have it.
 func (c *cluster) grant(t *testing.T, m manifests) *rest.Config {
 	t.Helper()
 	for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {

@@ -47,7 +47,8 @@ func (p planted) found(text []byte) (names []string) {
 	return names
 }
 
-// canaries plants values wherever a configuration can say that they are to stay, and looks for them in all that leaves the process.
+// canaries plants values wherever a configuration can say that they are to stay, and looks for them in all that leaves
+// the process.
 func canaries(ns, payload string) func(*testing.T, *controlplane.ControlPlane) {
 	return func(t *testing.T, api *controlplane.ControlPlane) { findCanaries(t, api, ns, payload) }
 }

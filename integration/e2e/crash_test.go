@@ -69,7 +69,8 @@ func (d *driver) start(ctx context.Context, n int) *errgroup.Group {
 	return all
 }
 
-// drive changes the objects of one worker: mostly it updates, now and then it deletes, after which it uses the name again.
+// drive changes the objects of one worker: mostly it updates, now and then it deletes, after which it uses the name
+// again.
 func (d *driver) drive(ctx context.Context, worker, n int, seed uint64) error {
 	random := rand.New(rand.NewPCG(seed, uint64(worker))) //nolint:gosec // workers are few
 	client := d.kube.CoreV1().ConfigMaps("default")
@@ -121,7 +122,8 @@ func (r *fixture) record() *recorded {
 	return &recorded{r, truth, &driver{kube: r.kube, seed: seed(r.t)}}
 }
 
-// settle waits until everything that has happened is in the log: an object that is made last is there, and nothing waits.
+// settle waits until everything that has happened is in the log: an object that is made last is there, and nothing
+// waits.
 func (r *fixture) settle(namespace string) {
 	r.t.Helper()
 	name := fmt.Sprint("last-", time.Now().UnixNano())
@@ -139,8 +141,8 @@ func (r *fixture) awaitSettled() {
 	})
 }
 
-// judge compares the log with what happened. Whatever the bridge was disturbed by, the API server had all that it missed:
-// so nothing is hidden by a gap.
+// judge compares the log with what happened. Whatever the bridge was disturbed by, the API server had all that it
+// missed: so nothing is hidden by a gap.
 func (r *recorded) judge() []entry {
 	r.t.Helper()
 	o := oracle.Options{Pipeline: "test", Seed: r.seed, Elected: r.elected}
@@ -229,8 +231,8 @@ func TestCrash_many_lose_repeat_and_misorder_nothing(t *testing.T) {
 	}
 }
 
-// A process that was stopped, as by a machine that swaps or a virtual one that is moved, does not know of the one that has
-// taken its place. It wakes with changes to publish; its first event or commit is refused, and it ends.
+// A process that was stopped, as by a machine that swaps or a virtual one that is moved, does not know of the one that
+// has taken its place. It wakes with changes to publish; its first event or commit is refused, and it ends.
 func TestCrash_bridge_that_wakes_after_another_has_come_ends(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	for name, c := range map[string]struct {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tests the bridge as its users run it: as a process, between a real kube-apiserver and a real broker. Tests
-// run side by side; each has servers, ports and directories of its own, or a namespace or a topic of shared servers.
+// Package e2e tests the bridge as its users run it: as a process, between a real kube-apiserver and a real broker.
+// Tests run side by side; each has servers, ports and directories of its own, or a namespace or a topic of shared
+// servers.
 //
 //	file                  tests
 //	bridge                what does not hurt the control plane, on one for all: streams, selectors, Secrets, encodings, delivery,

@@ -24,7 +24,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// replica is one of several bridges, with ways of its own to the API server, and to the broker if that is a NATS server.
+// replica is one of several bridges, with ways of its own to the API server, and to the broker if that is a NATS
+// server.
 type replica struct {
 	*bridge
 	server      string
@@ -105,7 +106,8 @@ func leader(t *testing.T, all []*replica, but *replica) *replica {
 	return found
 }
 
-// change is what happens to the replica that leads. It returns those that run then, and who of them must not lead any more.
+// change is what happens to the replica that leads. It returns those that run then, and who of them must not lead any
+// more.
 type change struct {
 	name string
 	do   func(r *fixture, all []*replica, leads *replica) (now []*replica, former *replica)
@@ -124,7 +126,8 @@ var changes = []change{
 		leads.stop()
 		return append(without(all, leads), r.replica()), leads
 	}},
-	// As by a machine that swaps, or a virtual one that is moved: it wakes when another one leads, with changes to publish.
+	// As by a machine that swaps, or a virtual one that is moved: it wakes when another one leads, with changes to
+	// publish.
 	{"asleep", func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
 		leads.signal(syscall.SIGSTOP)
 		leader(r.t, all, leads)
@@ -137,7 +140,8 @@ var changes = []change{
 		leads.api.Open()
 		return all, leads
 	}},
-	// It keeps the Lease: nobody knows that another one would reach the broker. Kafka's brokers tell clients where they are, past any way to them.
+	// It keeps the Lease: nobody knows that another one would reach the broker. Kafka's brokers tell clients where they
+	// are, past any way to them.
 	{"cut off from the broker, if that is NATS", func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
 		if leads.broker != nil {
 			leads.broker.Sever()

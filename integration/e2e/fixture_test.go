@@ -241,7 +241,8 @@ func (r *fixture) read(name string) (*readLog, []rig.Message, error) {
 	return l, messages, err
 }
 
-// entries reads the whole log, whose messages are in binary mode. What a broker that is away has is what was read before.
+// entries reads the whole log, whose messages are in binary mode. What a broker that is away has is what was read
+// before.
 func (r *fixture) entries() []entry {
 	r.t.Helper()
 	return r.entriesOf("KUBERNETES")

@@ -82,7 +82,8 @@ func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
 	}
 }
 
-// The broker comes back with a copy of its store from before a resource went, and a namespace left the selection. The checkpoint knows neither of them any more.
+// The broker comes back with a copy of its store from before a resource went, and a namespace left the selection. The
+// checkpoint knows neither of them any more.
 func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	for _, running := range []bool{true, false} {

@@ -147,7 +147,8 @@ func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 	mustBeUnique(t, log)
 }
 
-// Labels that go back and forth while the bridge crashes leave the log with what exists in the namespaces that are selected at last.
+// Labels that go back and forth while the bridge crashes leave the log with what exists in the namespaces that are
+// selected at last.
 func TestNamespaceSelector_survives_crashes_while_labels_change(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	for name, kinds := range map[string][]string{
@@ -161,7 +162,8 @@ func TestNamespaceSelector_survives_crashes_while_labels_change(t *testing.T) {
 	}
 }
 
-// survivesCrashes judges a namespace that is selected all the time by the oracle, and those that come and go by what is left.
+// survivesCrashes judges a namespace that is selected all the time by the oracle, and those that come and go by what is
+// left.
 func survivesCrashes(r *fixture, kinds ...string) {
 	t := r.t
 	t.Helper()

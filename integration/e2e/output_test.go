@@ -162,7 +162,8 @@ func knative(t *testing.T, api *controlplane.ControlPlane) {
 	}
 }
 
-// filters leaves out additions, updates of an annotation, and what an expression says, while a bridge runs, while none does, and after it.
+// filters leaves out additions, updates of an annotation, and what an expression says, while a bridge runs, while none
+// does, and after it.
 func filters(t *testing.T, api *controlplane.ControlPlane) {
 	r := rigOn(t, api, `
       - {resource: configmaps, namespaces: [filters], operations: [updated, deleted], ignoreChanges: ['metadata.annotations["example.com/seen"]'],

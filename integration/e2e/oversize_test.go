@@ -77,7 +77,8 @@ func TestBridge_keeps_what_is_too_large_in_the_object_store_of_NATS(t *testing.T
 	assert.Len(t, objects, 5, "objects are kept, want 5")
 }
 
-// A custom resource is in etcd as JSON, and etcd takes 1.5 MB; kube-apiserver's client of it sends at most 2 MiB, whatever etcd is told to take.
+// A custom resource is in etcd as JSON, and etcd takes 1.5 MB; kube-apiserver's client of it sends at most 2 MiB,
+// whatever etcd is told to take.
 func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	api := controlplane.ForTest(t, controlplane.Config{})
@@ -121,8 +122,8 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 	}
 }
 
-// largeObjects has a bridge that is killed publish small and large ConfigMaps, and checks that those larger than limit, and they alone, are in the log
-// without what they hold.
+// largeObjects has a bridge that is killed publish small and large ConfigMaps, and checks that those larger than limit,
+// and they alone, are in the log without what they hold.
 func (r *fixture) largeObjects(limit int) []entry {
 	r.t.Helper()
 	r.configMap("default", "small", nil)
@@ -178,7 +179,8 @@ func (r *fixture) large(name string, n int) {
 	}, metav1.CreateOptions{}))(r.t)
 }
 
-// huge makes a ConfigMap of n bytes that JSON shows as six times as many: etcd keeps it as it came, and takes no more than 1.5 MB.
+// huge makes a ConfigMap of n bytes that JSON shows as six times as many: etcd keeps it as it came, and takes no more
+// than 1.5 MB.
 func (r *fixture) huge(name string, n int) {
 	r.t.Helper()
 	cfg := rest.CopyConfig(r.api.RESTConfig())

@@ -109,7 +109,8 @@ const patchedResources = `
       - {resource: deployments.apps, namespaces: [patches], payload: json-patch}
       - {resource: services, namespaces: [patches], payload: change}`
 
-// replay changes objects at random before, during and after a crash of the bridge: whoever applies its events has what the API server has.
+// replay changes objects at random before, during and after a crash of the bridge: whoever applies its events has what
+// the API server has.
 func replay(t *testing.T, r *fixture) {
 	const ns = patchesNamespace
 	r.namespace(ns)
@@ -232,7 +233,8 @@ func (r *fixture) awaitServed(name string) {
 	}
 }
 
-// oldStates publishes what an expression makes of two states of an object, also where the one before is from before a restart.
+// oldStates publishes what an expression makes of two states of an object, also where the one before is from before a
+// restart.
 func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 	const ns = "replicas"
 	r := rigOn(t, api, `

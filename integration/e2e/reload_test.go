@@ -200,8 +200,8 @@ func (b *busy) end(kinds ...string) {
 	}
 }
 
-// judge ends the changes and compares the log of a pipeline with what happened to some kinds. Reloads and crashes are no
-// reason for a gap, unless they change what is selected. What the first list of a kind may hide is for the caller to
+// judge ends the changes and compares the log of a pipeline with what happened to some kinds. Reloads and crashes are
+// no reason for a gap, unless they change what is selected. What the first list of a kind may hide is for the caller to
 // say.
 func (b *busy) judge(pipeline string, mayHide bool, kinds ...string) {
 	b.t.Helper()

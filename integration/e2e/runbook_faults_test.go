@@ -187,7 +187,8 @@ func (e *eyes) forget() {
 	}
 }
 
-// revive restores etcd while the bridge is away, so that only an object which it knows as deleted tells: nothing that is in the log as living is otherwise, and versions are as new as before.
+// revive restores etcd while the bridge is away, so that only an object which it knows as deleted tells: nothing that
+// is in the log as living is otherwise, and versions are as new as before.
 func (e *eyes) revive(backup string) {
 	e.t.Helper()
 	e.remove("default", "goes")

@@ -115,7 +115,8 @@ func (e *eyes) ask(instance, server string) []sighting {
 	return all
 }
 
-// span is when alerts should fire, in steps, and only then; they may begin later than it and last into ends, where the remedy has had its time.
+// span is when alerts should fire, in steps, and only then; they may begin later than it and last into ends, where the
+// remedy has had its time.
 type span struct {
 	alerts           []string
 	from, until, end int

@@ -23,7 +23,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// crowd is a bridge with three pipelines for Deployments: of all, of two namespaces, and of all into a broker of its own.
+// crowd is a bridge with three pipelines for Deployments: of all, of two namespaces, and of all into a broker of its
+// own.
 type crowd struct {
 	*fixture
 	slow *fixture

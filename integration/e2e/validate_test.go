@@ -27,7 +27,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// validates checks that validate --cluster ends with a code and says these lines and no other, without the file's name before them. A line is a regular expression.
+// validates checks that validate --cluster ends with a code and says these lines and no other, without the file's name
+// before them. A line is a regular expression.
 func (r *fixture) validates(code int, lines ...string) {
 	r.t.Helper()
 	got, out, said := r.command("validate", "--cluster", "--config", r.config)

@@ -15,8 +15,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// Write writes the index as an OCI archive, a tar file of an OCI layout, under the name that engines are to give the image, such as localhost/kube-eventbridge:v1.
-// The same index and name give the same bytes. A file that is there is replaced, once all is written.
+// Write writes the index as an OCI archive, a tar file of an OCI layout, under the name that engines are to give the
+// image, such as localhost/kube-eventbridge:v1. The same index and name give the same bytes. A file that is there is
+// replaced, once all is written.
 func Write(index v1.ImageIndex, name, path string) error {
 	dir, err := os.MkdirTemp("", "kube-eventbridge-image-")
 	if err != nil {

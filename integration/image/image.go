@@ -2,9 +2,10 @@
 
 // Package image makes the bridge's container image, without a container engine.
 //
-// The image is FROM scratch: the static program, certificate authorities, and the user and group 65532 that it runs as; no shell, and nothing that can be written. The same
-// commit, made with the same Go release, gives the same digest: no time but the commit's is in it, and nothing of the machine; the certificate authorities are Mozilla's, of
-// the version that go.mod says.
+// The image is FROM scratch: the static program, certificate authorities, and the user and group 65532 that it runs as;
+// no shell, and nothing that can be written. The same commit, made with the same Go release, gives the same digest: no
+// time but the commit's is in it, and nothing of the machine; the certificate authorities are Mozilla's, of the version
+// that go.mod says.
 package image
 
 import (
@@ -148,7 +149,8 @@ func (o Options) program(ctx context.Context, p *v1.Platform) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// authorities returns Mozilla's certificate authorities in PEM, without those that are trusted under conditions, which PEM cannot say.
+// authorities returns Mozilla's certificate authorities in PEM, without those that are trusted under conditions, which
+// PEM cannot say.
 func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {

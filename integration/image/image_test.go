@@ -156,7 +156,8 @@ func readBack(t *testing.T, archive []byte, want v1.ImageIndex) {
 	require.NoError(t, validate.Index(top))
 }
 
-// runs is as a container engine would run it, as far as that is files and users: as its user, in a root that is the image's and mounted read only.
+// runs is as a container engine would run it, as far as that is files and users: as its user, in a root that is the
+// image's and mounted read only.
 func runs(t *testing.T, img v1.Image, want string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

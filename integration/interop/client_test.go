@@ -143,7 +143,8 @@ func (r *world) buildClients() {
 }
 
 // lines runs a client until it has printed n lines and until returns nil. It returns the lines, also those that came
-// while it waited for until, and what the client complained of. If it ends, or takes too long, that is an error. A nil until is not waited for.
+// while it waited for until, and what the client complained of. If it ends, or takes too long, that is an error. A nil
+// until is not waited for.
 func lines(t *testing.T, args []string, n int, until func() error) (printed [][]byte, said string, err error) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)

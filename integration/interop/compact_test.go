@@ -15,11 +15,12 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// filler begins the names of objects that are changed so that Kafka has reason to clean: what was written last is never cleaned.
+// filler begins the names of objects that are changed so that Kafka has reason to clean: what was written last is never
+// cleaned.
 const filler = "filler-"
 
-// compacted checks what Kafka's own cleaner leaves: of each object that lives its newest event, of what is gone nothing, and in each partition the latest
-// marker of each kind.
+// compacted checks what Kafka's own cleaner leaves: of each object that lives its newest event, of what is gone
+// nothing, and in each partition the latest marker of each kind.
 func (p *published) compacted(t *testing.T) {
 	r := p.in(t)
 	r.change()

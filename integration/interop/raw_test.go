@@ -17,7 +17,8 @@ const (
 	contentStructured = "application/cloudevents+json"
 )
 
-// raw reads a log message by message, with a client that knows nothing of CloudEvents, and what it says by the letter of the bindings.
+// raw reads a log message by message, with a client that knows nothing of CloudEvents, and what it says by the letter
+// of the bindings.
 func (r *world) raw(log string) (events []*event, err error) {
 	if onKafka(log) {
 		events, err = r.rawTopic(log)
@@ -106,7 +107,8 @@ func single(header map[string][]string) (map[string]string, error) {
 	return headers, nil
 }
 
-// bound reads an event from headers with a prefix, or from a structured value. Of other headers there is only the content type.
+// bound reads an event from headers with a prefix, or from a structured value. Of other headers there is only the
+// content type.
 func bound(headers map[string]string, prefix string, value []byte, unescape func(string) (string, error)) (*event, error) {
 	if headers["content-type"] == contentStructured {
 		if len(headers) > 1 {

@@ -269,8 +269,8 @@ func (p *published) goesOn(t *testing.T, c client, log string, repeated, once []
 	report(t, differences(want, read(t, c.on(t, p.world, log, target, "d", file), len(want))))
 }
 
-// spreads checks that an object that was deleted stays so if an older event of it is in another partition, where its key
-// was before the topic got more of them. That partition is much longer, so that most clients read the end first.
+// spreads checks that an object that was deleted stays so if an older event of it is in another partition, where its
+// key was before the topic got more of them. That partition is much longer, so that most clients read the end first.
 func (p *published) spreads(t *testing.T, c client, log []*event) {
 	p = &published{world: p.in(t), logs: p.logs}
 	name := "spread-" + c.name

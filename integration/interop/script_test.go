@@ -20,10 +20,12 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// What is hard to carry: text beyond ASCII and beyond 16 bits, quotes, what JSON, HTML, URLs and headers escape, and line ends.
+// What is hard to carry: text beyond ASCII and beyond 16 bits, quotes, what JSON, HTML, URLs and headers escape, and
+// line ends.
 const hard = "Grüße, \u4e16\u754c \U0001F680 \"quoted\" 'single' \\ back / <&> 100% a+b \t tab\nline \u2028 separator, end"
 
-// manager is the name of a field manager, which is in an attribute. Nothing else that users choose there goes beyond ASCII.
+// manager is the name of a field manager, which is in an attribute. Nothing else that users choose there goes beyond
+// ASCII.
 const manager = `Käpt'n 100% "ok" + 世界`
 
 // plain is a ConfigMap with a value.

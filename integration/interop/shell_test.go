@@ -44,7 +44,8 @@ func printing(r *rig.Message) *printed {
 	return p
 }
 
-// compare fails the test unless a command printed each record of a topic as it is, and those of each partition in order.
+// compare fails the test unless a command printed each record of a topic as it is, and those of each partition in
+// order.
 func (p *published) compare(t *testing.T, topic string, got []*printed) {
 	t.Helper()
 	records := must.Get(p.records(topic))(t)

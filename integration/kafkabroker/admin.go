@@ -25,7 +25,8 @@ func (c *Cluster) Admin() *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(addresses...), Transport: c.transport, Timeout: tryTimeout}
 }
 
-// ask polls with a client of the brokers that serve, until try returns nil or an error for which asking again is no help.
+// ask polls with a client of the brokers that serve, until try returns nil or an error for which asking again is no
+// help.
 func (c *Cluster) ask(ctx context.Context, what string, try func(context.Context, *kafka.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
@@ -44,8 +45,8 @@ func (c *Cluster) ask(ctx context.Context, what string, try func(context.Context
 	})
 }
 
-// CreateTopic creates a topic and returns once all its partitions have leaders that serve them. With replication 0 it has as many replicas as [Config] says. A topic that
-// exists is an error.
+// CreateTopic creates a topic and returns once all its partitions have leaders that serve them. With replication 0 it
+// has as many replicas as [Config] says. A topic that exists is an error.
 func (c *Cluster) CreateTopic(ctx context.Context, name string, partitions, replication int, configs map[string]string) error {
 	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: replication}
 	if replication == 0 {
@@ -87,8 +88,8 @@ func (c *Cluster) CreateTopic(ctx context.Context, name string, partitions, repl
 	})
 }
 
-// Allow lets a user do something with a resource of this name, from now on for every broker that runs. Cluster-wide operations have the resource
-// [kafka.ResourceTypeCluster] with the name "kafka-cluster".
+// Allow lets a user do something with a resource of this name, from now on for every broker that runs. Cluster-wide
+// operations have the resource [kafka.ResourceTypeCluster] with the name "kafka-cluster".
 func (c *Cluster) Allow(ctx context.Context, user string, resource kafka.ResourceType, name string, operations ...kafka.ACLOperationType) error {
 	var entries []kafka.ACLEntry
 	for _, o := range operations {
@@ -141,7 +142,8 @@ func (n *node) applies(ctx context.Context, what string, e kafka.ACLEntry) error
 	})
 }
 
-// Leader returns the broker that leads a partition, as far as the brokers that serve know; right after one died they may not know that yet.
+// Leader returns the broker that leads a partition, as far as the brokers that serve know; right after one died they
+// may not know that yet.
 func (c *Cluster) Leader(ctx context.Context, topic string, partition int) (int, error) {
 	p, err := c.partition(ctx, topic, partition)
 	return p.Leader.ID, err

@@ -39,16 +39,18 @@ func Version() string {
 	return string(found[1])
 }
 
-// Install makes sure that a cluster can be started without the network and without delay, and is what [Start] begins with.
+// Install makes sure that a cluster can be started without the network and without delay, and is what [Start] begins
+// with.
 //
-// What is missing in the cache, .cache in the repository or the directory that KUBE_EVENTBRIDGE_CACHE names, is fetched first, with mvn and
-// its usual settings: 41 MB of jars, and some 20 MB that mvn itself needs. Then a broker runs once for some seconds, so that java can keep
-// its classes in a form that halves the time of each later start (48 MB, per version of java). Progress goes to log as lines
-// of text, to nobody if log is nil. Processes that call Install at the same time do it once: the others wait. What was
-// cut short leaves nothing that looks complete. The working directory does not matter.
+// What is missing in the cache, .cache in the repository or the directory that KUBE_EVENTBRIDGE_CACHE names, is fetched
+// first, with mvn and its usual settings: 41 MB of jars, and some 20 MB that mvn itself needs. Then a broker runs once
+// for some seconds, so that java can keep its classes in a form that halves the time of each later start (48 MB, per
+// version of java). Progress goes to log as lines of text, to nobody if log is nil. Processes that call Install at the
+// same time do it once: the others wait. What was cut short leaves nothing that looks complete. The working directory
+// does not matter.
 //
-// Java 17 or newer has to be in PATH, and mvn for the first time. Without them, and where mvn cannot fetch, the error wraps [ErrUnavailable]
-// and says what to install.
+// Java 17 or newer has to be in PATH, and mvn for the first time. Without them, and where mvn cannot fetch, the error
+// wraps [ErrUnavailable] and says what to install.
 func Install(ctx context.Context, log io.Writer) error {
 	_, err := install(ctx, log)
 	return err
@@ -141,7 +143,8 @@ func (a *artifacts) fetch(ctx context.Context, tmp string) error {
 	return nil
 }
 
-// classpath names all jars, always in the same order, since an archive of classes is only good for the classpath that it was made with.
+// classpath names all jars, always in the same order, since an archive of classes is only good for the classpath that
+// it was made with.
 func (a *artifacts) classpath() (string, error) {
 	jars, err := filepath.Glob(filepath.Join(a.jars(), "*.jar")) // sorted
 	if err == nil && len(jars) == 0 {

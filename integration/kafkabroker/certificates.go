@@ -44,8 +44,9 @@ func (a *authority) brokerFile() string { return filepath.Join(a.dir, "broker.pe
 // CAFile is the path of the certificate, in PEM, that signed those of the brokers.
 func (c *Cluster) CAFile() string { return c.ca.caFile() }
 
-// Certificate makes a certificate of a user, valid for a week, and returns the paths of it and of its key, in PEM. The user need not be one of
-// [Config].Users. A listener that asks for certificates takes the client for this user, unless it has SASL.
+// Certificate makes a certificate of a user, valid for a week, and returns the paths of it and of its key, in PEM. The
+// user need not be one of [Config].Users. A listener that asks for certificates takes the client for this user, unless
+// it has SASL.
 func (c *Cluster) Certificate(user string) (certFile, keyFile string, err error) {
 	cert, key, err := c.ca.User(user)
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
-// ForTest returns a cluster that is closed when the test ends. With go test -short, and where Kafka is not to be had, the test is skipped
-// with the reason; in the second case it fails if the environment variable CI is set. If the test fails, the end of what the brokers printed is in its log. Progress of a
-// download goes to stderr, unless cfg.Log gets it.
+// ForTest returns a cluster that is closed when the test ends. With go test -short, and where Kafka is not to be had,
+// the test is skipped with the reason; in the second case it fails if the environment variable CI is set. If the test
+// fails, the end of what the brokers printed is in its log. Progress of a download goes to stderr, unless cfg.Log gets
+// it.
 func ForTest(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	testtier.Servers(t)
@@ -106,7 +107,8 @@ type Shared struct {
 // NewShared returns a cluster that has not been started.
 func NewShared(cfg Config) *Shared { return &Shared{cfg: cfg} }
 
-// ForTest returns the cluster, and starts it if no other test has. It skips or fails the test, and logs, as [ForTest] does. What could not be started is not tried again.
+// ForTest returns the cluster, and starts it if no other test has. It skips or fails the test, and logs, as [ForTest]
+// does. What could not be started is not tried again.
 func (s *Shared) ForTest(t testing.TB) *Cluster {
 	t.Helper()
 	testtier.Servers(t)
@@ -141,7 +143,8 @@ func (s *Shared) Close() error {
 // Runner runs the tests of a package; *testing.M is one.
 type Runner interface{ Run() int }
 
-// Around returns a Runner that closes the cluster after the tests of m, so before whoever runs it looks for goroutines that are left.
+// Around returns a Runner that closes the cluster after the tests of m, so before whoever runs it looks for goroutines
+// that are left.
 func (s *Shared) Around(m Runner) Runner { return around{s, m} }
 
 type around struct {

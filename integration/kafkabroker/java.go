@@ -47,7 +47,8 @@ type installation struct {
 	archive   string // classes that java maps instead of loading them; empty: none
 }
 
-// What java is always told first: to leave no files behind a SIGKILL, and to print nothing of its own where a tool prints its results.
+// What java is always told first: to leave no files behind a SIGKILL, and to print nothing of its own where a tool
+// prints its results.
 var jvmOptions = []string{
 	"-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Xlog:disable",
 	"-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",

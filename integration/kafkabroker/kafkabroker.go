@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kafkabroker runs real Apache Kafka, in KRaft mode, as child processes of a test or a measurement, and breaks it on demand.
+// Package kafkabroker runs real Apache Kafka, in KRaft mode, as child processes of a test or a measurement, and breaks
+// it on demand.
 //
-// Kafka's jars are fetched once (see [Install]). Brokers listen on 127.0.0.1 only, are kept small (see [Config]) and keep their ports and
-// their data across all stops and starts, so clients made once keep working. Beside the listeners that a test asks for, each has
-// one that asks for nothing and permits everything, which this package itself uses.
+// Kafka's jars are fetched once (see [Install]). Brokers listen on 127.0.0.1 only, are kept small (see [Config]) and
+// keep their ports and their data across all stops and starts, so clients made once keep working. Beside the listeners
+// that a test asks for, each has one that asks for nothing and permits everything, which this package itself uses.
 package kafkabroker
 
 import (
@@ -26,22 +27,25 @@ import (
 
 // Config says how a cluster runs. The zero value is valid: one broker, without security.
 type Config struct {
-	// Brokers is how many there are. One, the default, is its own controller. More have one controller beside them, a process of its own; with three or more,
-	// topics have three replicas, and writes with acks=all need two of them, where the topic says nothing else.
+	// Brokers is how many there are. One, the default, is its own controller. More have one controller beside them, a
+	// process of its own; with three or more, topics have three replicas, and writes with acks=all need two of them,
+	// where the topic says nothing else.
 	Brokers int
-	// Dir is where the data, the certificates and the logs go, which a person may want to see afterwards; it is made if missing, must not hold another
-	// cluster, and stays. If empty it is a temporary directory that Close removes.
+	// Dir is where the data, the certificates and the logs go, which a person may want to see afterwards; it is made if
+	// missing, must not hold another cluster, and stays. If empty it is a temporary directory that Close removes.
 	Dir string
 	// Listeners are the ports of every broker, with different names; if empty, one that is Plaintext.
 	Listeners []Listener
 	// Users and their passwords, for PLAIN and both kinds of SCRAM. Names and passwords are letters, digits, and . _ -
 	Users map[string]string
-	// Authorizer makes brokers ask what a client may do: nothing, unless [Cluster.Allow] allows it to its user. Without it everybody may do everything.
-	// Who comes to a Plaintext listener, or without a certificate to a TLS one, has no name and may do everything also with it.
+	// Authorizer makes brokers ask what a client may do: nothing, unless [Cluster.Allow] allows it to its user. Without
+	// it everybody may do everything. Who comes to a Plaintext listener, or without a certificate to a TLS one, has no
+	// name and may do everything also with it.
 	Authorizer bool
-	// Properties are further lines of server.properties; they win over those that this package writes. Unlike Kafka by default, topics are not made
-	// because somebody asks for them, leaders do not go back by themselves, a broker that is silent for two seconds loses its
-	// partitions, and what runs now and then in the background (compaction, retention, expiry of producers) runs about every second.
+	// Properties are further lines of server.properties; they win over those that this package writes. Unlike Kafka by
+	// default, topics are not made because somebody asks for them, leaders do not go back by themselves, a broker that
+	// is silent for two seconds loses its partitions, and what runs now and then in the background (compaction,
+	// retention, expiry of producers) runs about every second.
 	Properties map[string]string
 	// JVMOptions are further options of java for the brokers; they win too. A broker has 256 MB of heap, the simplest
 	// compiler and the serial collector: fast to start, not to run. To measure throughput give it more, and
@@ -72,8 +76,8 @@ func (c *Config) complete() error {
 	return checkUsers(c.Users)
 }
 
-// Cluster is one or more brokers. Its methods may be called concurrently; those that start and stop the same broker wait for each other.
-// Brokers are numbered from 0, which is also the number that Kafka has for them.
+// Cluster is one or more brokers. Its methods may be called concurrently; those that start and stop the same broker
+// wait for each other. Brokers are numbered from 0, which is also the number that Kafka has for them.
 type Cluster struct {
 	cfg       Config
 	dir       string
@@ -95,9 +99,9 @@ var (
 	errNoBroker = errors.New("no broker runs")
 )
 
-// Start starts the brokers and returns once each of them is ready: it knows all others, gives out producer ids, with and without a transactional
-// id, and has stored a record of a topic that was created a moment before. On an error nothing is left running. The caller must
-// call Close; on Linux the processes also end when this process is killed.
+// Start starts the brokers and returns once each of them is ready: it knows all others, gives out producer ids, with
+// and without a transactional id, and has stored a record of a topic that was created a moment before. On an error
+// nothing is left running. The caller must call Close; on Linux the processes also end when this process is killed.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("configure Kafka: %w", err)
@@ -194,8 +198,8 @@ func (c *Cluster) killAll() error {
 	return errors.Join(errs...)
 }
 
-// Close kills all processes, waits for their end and removes a temporary directory. It waits for a Restart that is under way.
-// Closing twice is no error.
+// Close kills all processes, waits for their end and removes a temporary directory. It waits for a Restart that is
+// under way. Closing twice is no error.
 func (c *Cluster) Close() error {
 	var err error
 	c.closing.Do(func() {

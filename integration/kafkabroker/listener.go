@@ -40,15 +40,18 @@ type Listener struct {
 	Protocol Protocol
 	// Mechanisms are those that a SASL protocol takes; if empty, all four.
 	Mechanisms []string
-	// ClientCertificate refuses clients without a certificate that [Cluster.Certificate] has made. With TLS, and no SASL, it says who the client is.
+	// ClientCertificate refuses clients without a certificate that [Cluster.Certificate] has made. With TLS, and no
+	// SASL, it says who the client is.
 	ClientCertificate bool
-	// Advertise returns the address that a broker tells its clients, given the one that it listens on: that of a proxy before it. It is called
-	// before the brokers start, once for each, and again if a port turns out to be taken. If nil, brokers tell what they listen on.
+	// Advertise returns the address that a broker tells its clients, given the one that it listens on: that of a proxy
+	// before it. It is called before the brokers start, once for each, and again if a port turns out to be taken. If
+	// nil, brokers tell what they listen on.
 	Advertise func(broker int, address string) (string, error)
 }
 
-// EveryListener returns one listener of each kind, for one cluster that serves tests of all kinds of security: SASL_PLAINTEXT and SASL_SSL with all
-// mechanisms, SSL without and MTLS with certificates of clients, and PLAINTEXT, which is the first.
+// EveryListener returns one listener of each kind, for one cluster that serves tests of all kinds of security:
+// SASL_PLAINTEXT and SASL_SSL with all mechanisms, SSL without and MTLS with certificates of clients, and PLAINTEXT,
+// which is the first.
 func EveryListener() []Listener {
 	return []Listener{
 		{Protocol: Plaintext},
@@ -59,7 +62,8 @@ func EveryListener() []Listener {
 	}
 }
 
-// The listeners that every cluster has for itself. Brokers talk over the first to each other, and this package to them: who comes there may do everything.
+// The listeners that every cluster has for itself. Brokers talk over the first to each other, and this package to them:
+// who comes there may do everything.
 const (
 	internalListener   = "INTERNAL"
 	controllerListener = "CONTROLLER"

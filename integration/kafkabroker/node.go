@@ -106,14 +106,15 @@ func (c *Cluster) Kill(broker int) error {
 	return c.withNode(broker, func(n *node) error { return n.process.Load().Kill() })
 }
 
-// Stop ends a broker with SIGTERM, whereupon it hands its partitions over, and waits for its end. If ctx ends first it is killed, which is an error; a
-// paused broker cannot be stopped otherwise. One that does not run is no error.
+// Stop ends a broker with SIGTERM, whereupon it hands its partitions over, and waits for its end. If ctx ends first it
+// is killed, which is an error; a paused broker cannot be stopped otherwise. One that does not run is no error.
 func (c *Cluster) Stop(ctx context.Context, broker int) error {
 	return c.withNode(broker, func(n *node) error { return n.process.Load().Stop(ctx) })
 }
 
-// Restart starts a broker again on the same ports and data, after killing it if it runs, and waits until it is ready: it serves a partition. The other
-// brokers may be down; producer ids are only sure to be given out if there are no others.
+// Restart starts a broker again on the same ports and data, after killing it if it runs, and waits until it is ready:
+// it serves a partition. The other brokers may be down; producer ids are only sure to be given out if there are no
+// others.
 func (c *Cluster) Restart(ctx context.Context, broker int) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -131,8 +132,8 @@ func (c *Cluster) Restart(ctx context.Context, broker int) error {
 	})
 }
 
-// Pause stops a broker's process with SIGSTOP: its connections stay, and it does not answer. One that does not run is an
-// error.
+// Pause stops a broker's process with SIGSTOP: its connections stay, and it does not answer. One that does not run is
+// an error.
 func (c *Cluster) Pause(broker int) error {
 	return c.withNode(broker, func(n *node) error {
 		p := n.process.Load()
@@ -144,8 +145,8 @@ func (c *Cluster) Pause(broker int) error {
 	})
 }
 
-// awaitStopped waits until all threads of a process are stopped: a signal takes a while on a busy machine. Where there is
-// no /proc, it does not wait.
+// awaitStopped waits until all threads of a process are stopped: a signal takes a while on a busy machine. Where there
+// is no /proc, it does not wait.
 func awaitStopped(pid int) error {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))

@@ -53,7 +53,8 @@ func logEnd(path string, from int64) []byte {
 	return lastLines(b[min(int(from), len(b)):])
 }
 
-// complaints returns the last lines that are not mere information: a broker that fails says why, and then at length how it shuts down.
+// complaints returns the last lines that are not mere information: a broker that fails says why, and then at length how
+// it shuts down.
 func complaints(path string, from int64) []byte {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -51,7 +51,8 @@ func client(nodes ...*node) (*kafka.Client, func()) {
 	return &kafka.Client{Addr: kafka.TCP(addresses...), Transport: transport}, transport.CloseIdleConnections
 }
 
-// ready waits until each of some brokers knows all of them and serves a partition. If they are all of the cluster, it also waits for producer ids.
+// ready waits until each of some brokers knows all of them and serves a partition. If they are all of the cluster, it
+// also waits for producer ids.
 func (c *Cluster) ready(ctx context.Context, brokers []*node) error {
 	topic := fmt.Sprintf("kube-eventbridge-test-ready-%x", time.Now().UnixNano())
 	err := poll(ctx, "wait for Kafka", func(ctx context.Context) error {

@@ -52,8 +52,8 @@ func newIssuer(dir string) (*issuer, error) {
 	return i, nil
 }
 
-// Token returns a signed JSON Web Token with which OAUTHBEARER takes a client for a user, who need not be one of [Config].Users. A lifetime that is
-// not positive makes one that has expired already.
+// Token returns a signed JSON Web Token with which OAUTHBEARER takes a client for a user, who need not be one of
+// [Config].Users. A lifetime that is not positive makes one that has expired already.
 func (c *Cluster) Token(user string, lifetime time.Duration) (string, error) {
 	now := time.Now()
 	header, err := json.Marshal(map[string]string{"alg": "ES256", "typ": "JWT", "kid": tokenKey})

@@ -26,7 +26,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
-// keepsTheContract runs the suite on topics of their own, one for each directory; the checkpoints in it have their files' names.
+// keepsTheContract runs the suite on topics of their own, one for each directory; the checkpoints in it have their
+// files' names.
 func keepsTheContract(t *testing.T, addresses []string) {
 	users, ctx := &storetest.Taking{}, t.Context()
 	storetest.Run(t, func(place string, want checkpoint.Identity) (storetest.Store, error) {
@@ -52,7 +53,8 @@ func newFake(t *testing.T) *kfake.Cluster {
 	return c
 }
 
-// Every now and then a request is appended without an answer, refused, or lost with its connection, the leader moves, or the log is compacted.
+// Every now and then a request is appended without an answer, refused, or lost with its connection, the leader moves,
+// or the log is compacted.
 func TestStore_survives_what_brokers_do(t *testing.T) {
 	t.Parallel()
 	c := newFake(t)

@@ -43,7 +43,8 @@ var shared = kafkabroker.NewShared(kafkabroker.Config{
 		"listener.name.mtls12.ssl.enabled.protocols": "TLSv1.2",
 		// A busy machine must not look like a broker that is away.
 		"broker.session.timeout.ms": "60000",
-		// By default a token is taken for half a minute after its end, and then the connection is closed at the next request.
+		// By default a token is taken for half a minute after its end, and then the connection is closed at the next
+		// request.
 		"sasl.oauthbearer.clock.skew.seconds": "0",
 		// OAUTHBEARER's sessions end with the token.
 		"listener.name.short.plain.connections.max.reauth.ms":            "3000",
@@ -53,7 +54,8 @@ var shared = kafkabroker.NewShared(kafkabroker.Config{
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
 
-// cluster returns the shared one with what the users may do: alice everything with the topic, bob nothing but to see it.
+// cluster returns the shared one with what the users may do: alice everything with the topic, bob nothing but to see
+// it.
 func cluster(t *testing.T) *kafkabroker.Cluster {
 	t.Helper()
 	c := shared.ForTest(t)

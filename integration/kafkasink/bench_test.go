@@ -25,8 +25,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// What all publish: values of 4 KB with the headers of an event, to twelve partitions of one broker, acknowledged by all replicas, by an idempotent
-// producer, without compression, 4096 of them unacknowledged at most.
+// What all publish: values of 4 KB with the headers of an event, to twelve partitions of one broker, acknowledged by
+// all replicas, by an idempotent producer, without compression, 4096 of them unacknowledged at most.
 const (
 	benchPartitions = 12
 	benchValue      = 4 << 10
@@ -45,8 +45,8 @@ type contender struct {
 	publish func(b *testing.B, r *testTopic, n int) taken
 }
 
-// taken is what publishing took: the rate in records a second, and for a record the broker's processor time in microseconds and, of those that run in
-// this process, that of the producer, its bytes and its allocations.
+// taken is what publishing took: the rate in records a second, and for a record the broker's processor time in
+// microseconds and, of those that run in this process, that of the producer, its bytes and its allocations.
 type taken struct{ rate, broker, cpu, bytes, allocs float64 }
 
 var contenders = []contender{
@@ -59,8 +59,9 @@ var contenders = []contender{
 // benchRecords is what each contender publishes in a round.
 const benchRecords = 200_000
 
-// One operation is a round: all contenders, one after the other on one broker, each to a topic of its own. Which of them begins changes with the
-// round. Figures are medians over the rounds, those with "/" medians of each round's ratio of the sink's rate to the other's.
+// One operation is a round: all contenders, one after the other on one broker, each to a topic of its own. Which of
+// them begins changes with the round. Figures are medians over the rounds, those with "/" medians of each round's ratio
+// of the sink's rate to the other's.
 //
 //	go test -run '^$' -bench 'Producers$' -benchtime 5x ./kafkasink
 func BenchmarkProducers(b *testing.B) {

@@ -59,7 +59,8 @@ func (r *testTopic) publish(t *testing.T, s sink.Publisher, keys int, enough fun
 	return c
 }
 
-// check reads the topic with a client that shares nothing with the sink, and looks for what is lost, doubled or out of order.
+// check reads the topic with a client that shares nothing with the sink, and looks for what is lost, doubled or out of
+// order.
 func (c *chains) check(t *testing.T, total int) {
 	t.Helper()
 	cl := must.Get(kgo.NewClient(kgo.SeedBrokers(c.topic.AddressesOf(direct)...), kgo.ConsumeTopics(c.topic.topic),

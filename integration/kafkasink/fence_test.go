@@ -51,7 +51,8 @@ func TestSink_is_refused_once_a_newer_one_has_come(t *testing.T) {
 	assert.Equal(t, "[key.1 key.4]", fmt.Sprint(ids), "the log has %v", ids)
 }
 
-// afterBarriers returns the ids of records of a pid and epoch other than the newest that come after a newer barrier in their partition.
+// afterBarriers returns the ids of records of a pid and epoch other than the newest that come after a newer barrier in
+// their partition.
 func afterBarriers(all []record) (late []string) {
 	barriers := map[int32]int{}
 	for _, rec := range all {

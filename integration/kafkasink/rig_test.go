@@ -345,8 +345,8 @@ func (p *brokerProxy) close() error {
 	return p.Close()
 }
 
-// hold holds back the requests that f chooses, by their number and what is behind their length, from now on until release.
-// Their connections to the broker stay, whatever becomes of the client.
+// hold holds back the requests that f chooses, by their number and what is behind their length, from now on until
+// release. Their connections to the broker stay, whatever becomes of the client.
 func (p *brokerProxy) hold(f func(api int16, request []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -216,7 +216,8 @@ func (r *testTopic) emptyBatches(t *testing.T) (n int) {
 	return n
 }
 
-// A compacted partition keeps the last batch of each producer without its records. kafka-go's Reader panics there, and who takes an empty answer for the end never comes to it.
+// A compacted partition keeps the last batch of each producer without its records. kafka-go's Reader panics there, and
+// who takes an empty answer for the end never comes to it.
 func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 	t.Parallel()
 	r := newTopic(t, shared.ForTest(t), 1, map[string]string{

@@ -46,7 +46,8 @@ const (
 	versions = 25
 )
 
-// write publishes versions of objects between two markers: one message of each object at a time, those of all objects at once.
+// write publishes versions of objects between two markers: one message of each object at a time, those of all objects
+// at once.
 func (r *testTopic) write(t *testing.T, structured bool) written {
 	t.Helper()
 	s, _ := r.sink(t, r.topic, func(c *kafka.Config) {

@@ -52,8 +52,8 @@ func makeGroups(name string) error {
 	return handOn(hierarchies, filepath.Join(hierarchies, name))
 }
 
-// handOn has the root of the unified hierarchy give a cgroup the controllers without which a kubelet ends: of those that it uses, all that the root has. They stay given, as a
-// container engine or an init system does it too.
+// handOn has the root of the unified hierarchy give a cgroup the controllers without which a kubelet ends: of those
+// that it uses, all that the root has. They stay given, as a container engine or an init system does it too.
 func handOn(root, dir string) error {
 	has, err := words(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 )
 
-// kubeletConfig lets everybody ask the kubelet, as nobody else is in its network, has volumes follow their ConfigMaps within seconds, and nothing evicted. That cgroups of version 1 are no longer welcome is of no concern here.
+// kubeletConfig lets everybody ask the kubelet, as nobody else is in its network, has volumes follow their ConfigMaps
+// within seconds, and nothing evicted. That cgroups of version 1 are no longer welcome is of no concern here.
 const kubeletConfig = `
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -46,7 +47,8 @@ healthzBindAddress: ""
 metricsBindAddress: ""
 `
 
-// startNode starts what makes a cluster of the control plane. All of it may do everything: roles are not what is tested.
+// startNode starts what makes a cluster of the control plane. All of it may do everything: roles are not what is
+// tested.
 func (c *cluster) startNode() error {
 	for name, text := range map[string]string{"kubelet": kubeletConfig, "kube-proxy": proxyConfig} {
 		if err := os.WriteFile(filepath.Join(state, name+".yaml"), []byte(text), 0o600); err != nil {

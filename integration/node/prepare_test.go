@@ -27,7 +27,8 @@ import (
 
 const sandboxImage = "localhost/sandbox:test"
 
-// prepare does what needs the network, or the file systems that the world hides: it builds the programs and puts the images into dir.
+// prepare does what needs the network, or the file systems that the world hides: it builds the programs and puts the
+// images into dir.
 func prepare(ctx context.Context, dir string) error {
 	if _, err := controlplane.Binaries(ctx, os.Stderr); err != nil {
 		return err

@@ -32,7 +32,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// release is the chart in a namespace under the restricted Pod Security Standard, installed by the commands that the README has, and a broker of its own.
+// release is the chart in a namespace under the restricted Pod Security Standard, installed by the commands that the
+// README has, and a broker of its own.
 type release struct {
 	*cluster
 	t         *testing.T

@@ -27,7 +27,8 @@ func TestPod_that_is_deleted_is_followed_by_one_that_loses_and_repeats_nothing(t
 	pod := r.pods()[0]
 	r.hasLimit(pod)
 	written := r.write(func() {
-		// Another Pod starts at once, and takes the checkpoint over, perhaps before this one is told to end: its exit code is not said.
+		// Another Pod starts at once, and takes the checkpoint over, perhaps before this one is told to end: its exit
+		// code is not said.
 		ended := r.ended(pod, func() { r.kubectl("delete", "pod", pod.Name, "--wait=false") })
 		t.Logf("the container ended with %+v", ended.Status.ContainerStatuses[0].State.Terminated)
 		r.kubectl("rollout", "status", "deployment/kube-eventbridge", "--timeout=90s")
@@ -79,7 +80,8 @@ func (r *release) ended(pod corev1.Pod, do func()) *corev1.Pod {
 	}
 }
 
-// hasLimit checks that the kernel holds the Pod to its limit of memory, and that the garbage collector goes by nine tenths of that.
+// hasLimit checks that the kernel holds the Pod to its limit of memory, and that the garbage collector goes by nine
+// tenths of that.
 func (r *release) hasLimit(pod corev1.Pod) {
 	r.t.Helper()
 	limit := pod.Spec.Containers[0].Resources.Limits.Memory().Value()

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain runs the tests in the world that they need, or here where that cannot be, so that they say so. If it is asked to try a world only, it says in its exit code whether there
-// can be one.
+// TestMain runs the tests in the world that they need, or here where that cannot be, so that they say so. If it is
+// asked to try a world only, it says in its exit code whether there can be one.
 func TestMain(m *testing.M) {
 	os.Exit(run(context.Background(), m)) //nolint:forbidigo // there is no test yet
 }
@@ -82,7 +82,8 @@ func isolates() error {
 	return nil
 }
 
-// outside runs this program in a world, and returns its exit code. Who ends this process ends the world, and leaves nothing.
+// outside runs this program in a world, and returns its exit code. Who ends this process ends the world, and leaves
+// nothing.
 func outside(ctx context.Context) int {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, os.Interrupt)
 	defer stop()
@@ -171,7 +172,8 @@ func enter(ctx context.Context, group string) error {
 	return nil
 }
 
-// settings are those of the kernel that a kubelet would change for the whole machine: it sees the values that it wants, and changes nothing.
+// settings are those of the kernel that a kubelet would change for the whole machine: it sees the values that it wants,
+// and changes nothing.
 func settings() error {
 	for name, value := range map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules tries the rules for Prometheus with Prometheus' own parsers, engine and templates; what promtool adds to them, the time that an alert waits, is here.
+// Package rules tries the rules for Prometheus with Prometheus' own parsers, engine and templates; what promtool adds
+// to them, the time that an alert waits, is here.
 package rules
 
 import (
@@ -50,7 +51,8 @@ func language() parser.Parser { return parser.NewParser(parser.Options{}) }
 // at is the time of a step.
 func at(step int) time.Time { return time.Unix(0, 0).UTC().Add(time.Duration(step) * Step) }
 
-// Firing returns what fires at each step, from the first on. What is recorded is added to the series. Groups are evaluated in their order.
+// Firing returns what fires at each step, from the first on. What is recorded is added to the series. Groups are
+// evaluated in their order.
 func (r *Rules) Firing(ctx context.Context, s *Series, steps int) ([][]Alert, error) {
 	fired := make([][]Alert, steps)
 	since := map[string]time.Time{}

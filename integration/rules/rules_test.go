@@ -18,7 +18,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// cases are series in promtool's notation, a value each half minute: with those of fires the alert is there at the last step, with those of not it never is.
+// cases are series in promtool's notation, a value each half minute: with those of fires the alert is there at the last
+// step, with those of not it never is.
 var cases = map[string]struct{ fires, not []string }{
 	"KubeEventbridgeBehind": {
 		fires: []string{`oldest_unsettled_seconds{pipeline="p",stream="s"} 0x5 121x10`},

@@ -93,7 +93,8 @@ func onlyKafka(text []byte) []byte {
 	return out
 }
 
-// beyond are the bad files of which a schema cannot tell what is wrong: it depends on two places, or on what a text means.
+// beyond are the bad files of which a schema cannot tell what is wrong: it depends on two places, or on what a text
+// means.
 var beyond = map[string]string{
 	"a_selector_as_in_sql":             "the grammar of selectors",
 	"an_address_for_two_servers":       "two places",

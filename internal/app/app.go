@@ -55,7 +55,8 @@ type process struct {
 	// reloads is nil where there is no file that can be read again.
 	reloads *reloads
 
-	// turn is held while something begins, ends, or goes by another configuration, and guards current, by which what begins next goes, and fleet, which is what runs, or nil.
+	// turn is held while something begins, ends, or goes by another configuration, and guards current, by which what
+	// begins next goes, and fleet, which is what runs, or nil.
 	turn    sync.Mutex
 	current *config.Config
 	fleet   *fleet
@@ -95,7 +96,8 @@ type Options struct {
 }
 
 // Run publishes until ctx ends, and then returns nil. It returns an error if it cannot begin, or must not go on. The
-// errors that a user mends are marked as in package exit, or are [config.Problems]. Run may be called once in a process.
+// errors that a user mends are marked as in package exit, or are [config.Problems]. Run may be called once in a
+// process.
 func Run(ctx context.Context, o Options) error {
 	cfg := o.Config
 	p := &process{
@@ -201,7 +203,8 @@ func anyResource(c *config.Config, is func(*config.Resource) bool) bool {
 	})
 }
 
-// running returns the pipelines; none before all have started, so that a process is not called ready for the first of them.
+// running returns the pipelines; none before all have started, so that a process is not called ready for the first of
+// them.
 func (p *process) running() []*bridge.Pipeline {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,13 +16,14 @@ type Build struct {
 	Platform string `json:"platform"`
 }
 
-// UserAgent returns what the program is called in requests and in the API server's audit log, in the form that kubectl has.
+// UserAgent returns what the program is called in requests and in the API server's audit log, in the form that kubectl
+// has.
 func (b Build) UserAgent() string {
 	return fmt.Sprintf("kube-eventbridge/%s (%s) commit/%.12s", b.Version, b.Platform, b.Commit)
 }
 
-// NewBuild describes this binary. What the linker was not told, and is empty, comes from the module's build information; "unknown" where
-// that has nothing either.
+// NewBuild describes this binary. What the linker was not told, and is empty, comes from the module's build
+// information; "unknown" where that has nothing either.
 func NewBuild(version, commit string) Build {
 	b := Build{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -19,7 +19,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/embedded"
 )
 
-// fleet is the pipelines that run, as a configuration says, and the server that they publish to if it is one of the process itself.
+// fleet is the pipelines that run, as a configuration says, and the server that they publish to if it is one of the
+// process itself.
 type fleet struct {
 	process *process
 	uid     string
@@ -174,7 +175,8 @@ func closeStores(members []*member) error {
 	return all.Wait()
 }
 
-// run runs the fleet until ctx ends, or no pipeline can go on. A pipeline that has to end ends alone, and is tried again.
+// run runs the fleet until ctx ends, or no pipeline can go on. A pipeline that has to end ends alone, and is tried
+// again.
 func (f *fleet) run(ctx context.Context) (err error) {
 	defer close(f.over)
 	// The server outlives the pipelines, which drain into it.
@@ -268,7 +270,8 @@ func (f *fleet) fail(err error) {
 	}
 }
 
-// serve runs the server, if there is one, and waits until clients can connect; false if ctx ends, or the server, before that.
+// serve runs the server, if there is one, and waits until clients can connect; false if ctx ends, or the server, before
+// that.
 func (f *fleet) serve(ctx, outer context.Context) bool {
 	b := f.broker
 	if b == nil {
@@ -319,7 +322,8 @@ func (f *fleet) tell() {
 	f.process.setPipelines(all)
 }
 
-// stopAll stops members, and waits for what they drain. The error says that another process has taken one of them over: then the fleet must not go on.
+// stopAll stops members, and waits for what they drain. The error says that another process has taken one of them over:
+// then the fleet must not go on.
 func (f *fleet) stopAll(members []*member) error {
 	var all sync.WaitGroup
 	for _, m := range members {

@@ -13,8 +13,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
-// note looks which pipelines have ended. The error says that nothing may go on: no pipeline does, another process leads,
-// or the API server shows at the start that the configuration is wrong.
+// note looks which pipelines have ended. The error says that nothing may go on: no pipeline does, another process
+// leads, or the API server shows at the start that the configuration is wrong.
 func (f *fleet) note() error {
 	var ended []*member
 	for _, m := range f.members {

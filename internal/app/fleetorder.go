@@ -24,8 +24,8 @@ type plan struct {
 	broker *broker
 }
 
-// take goes by another configuration. Refused says why not; then nothing has changed. Taken says that another process has taken over what the configuration ends: then nothing of it has begun, and the fleet must
-// not go on.
+// take goes by another configuration. Refused says why not; then nothing has changed. Taken says that another process
+// has taken over what the configuration ends: then nothing of it has begun, and the fleet must not go on.
 func (f *fleet) take(ctx, outer context.Context, o *order) (refused, taken error) {
 	next, err := f.plan(o)
 	if err != nil {
@@ -139,7 +139,8 @@ func (f *fleet) planOne(o *order, i int, next *plan) error {
 	return nil
 }
 
-// order has the fleet go by another configuration, and returns why it does not. Ended is true where the fleet has ended before it could.
+// order has the fleet go by another configuration, and returns why it does not. Ended is true where the fleet has ended
+// before it could.
 func (f *fleet) order(ctx context.Context, cfg *config.Config, diff config.Difference) (ended bool, refused error) {
 	o := &order{cfg: cfg, diff: diff, refused: make(chan error, 1)}
 	select {

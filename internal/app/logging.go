@@ -14,7 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
-// newLogger logs what is at a level or above it, as text to a terminal and as JSON to anything else, unless the configuration says which.
+// newLogger logs what is at a level or above it, as text to a terminal and as JSON to anything else, unless the
+// configuration says which.
 func newLogger(w io.Writer, c config.Log, at slog.Leveler) *slog.Logger {
 	text := c.Format == config.FormatText
 	if f, ok := w.(*os.File); ok && c.Format == config.FormatAuto {
@@ -35,8 +36,8 @@ func level(l config.Level) slog.Level {
 	return parsed
 }
 
-// quiet hands on what client-go and its kind say to everyone, klog's V(0) and V(1). What they say from V(2) on, for those who
-// develop them, has a level below -1 here, and would be among what level debug shows.
+// quiet hands on what client-go and its kind say to everyone, klog's V(0) and V(1). What they say from V(2) on, for
+// those who develop them, has a level below -1 here, and would be among what level debug shows.
 type quiet struct{ slog.Handler }
 
 // Enabled implements slog.Handler.

@@ -17,13 +17,15 @@ import (
 )
 
 const (
-	// memoryShare is how much of the container's limit Go may take. The kernel counts more than Go knows of: buffers of connections, page tables, pages of the program and of files.
+	// memoryShare is how much of the container's limit Go may take. The kernel counts more than Go knows of: buffers of
+	// connections, page tables, pages of the program and of files.
 	memoryShare = 0.9
 	// memoryAgain is between two looks at the container's limit, which can change while it runs.
 	memoryAgain = time.Minute
 )
 
-// memoryLimit has the garbage collector work harder before the kernel ends the process, where its control group has a limit.
+// memoryLimit has the garbage collector work harder before the kernel ends the process, where its control group has a
+// limit.
 type memoryLimit struct {
 	// of returns the control group's limit in bytes, or an error that says why there is none.
 	of memlimit.Provider
@@ -53,7 +55,8 @@ func (m *memoryLimit) follow(ctx context.Context) {
 	}
 }
 
-// apply sets Go's limit by that of the container. Where that cannot be read, all stays as it is, and a warning says why, once for each reason.
+// apply sets Go's limit by that of the container. Where that cannot be read, all stays as it is, and a warning says
+// why, once for each reason.
 func (m *memoryLimit) apply() {
 	if m == nil {
 		return

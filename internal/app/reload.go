@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// glanceEvery is how often the file is looked at. What has changed counts when it is the same at the next look: a file is not written at once, and a part of one may be a valid one.
+	// glanceEvery is how often the file is looked at. What has changed counts when it is the same at the next look: a
+	// file is not written at once, and a part of one may be a valid one.
 	glanceEvery = time.Second
 	// retryEvery is how often a file that was refused is tried again: what it names may have come.
 	retryEvery = 30 * time.Second
@@ -46,7 +47,8 @@ func (l glance) same(o glance) bool {
 	return bytes.Equal(l.data, o.data) && (l.err == nil) == (o.err == nil) && (l.err == nil || l.err.Error() == o.err.Error())
 }
 
-// lasts reports whether a file can be read again: a pipe has what it has once, and whoever opens it again may wait for ever.
+// lasts reports whether a file can be read again: a pipe has what it has once, and whoever opens it again may wait for
+// ever.
 func lasts(file string) bool {
 	info, err := os.Stat(file)
 	return err != nil || info.Mode().IsRegular() // what is gone may come back
@@ -115,7 +117,8 @@ func (s configStatus) note() string {
 	return "configuration refused, the one of " + s.LoadedAt.UTC().Format(time.RFC3339) + " stays: " + first
 }
 
-// reload looks at the file until ctx ends, and at once whenever hangups has something. Without a file that lasts it says that there is nothing to be loaded.
+// reload looks at the file until ctx ends, and at once whenever hangups has something. Without a file that lasts it
+// says that there is nothing to be loaded.
 func (p *process) reload(ctx context.Context, hangups <-chan os.Signal) {
 	var tick <-chan time.Time
 	if p.reloads != nil {
@@ -218,7 +221,8 @@ func (r *reloads) complain(err error) {
 	}
 }
 
-// adopt has the process go by a configuration, which data says; it may be called once at a time. An error says why it does not; then nothing has changed.
+// adopt has the process go by a configuration, which data says; it may be called once at a time. An error says why it
+// does not; then nothing has changed.
 func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (config.Difference, error) {
 	diff := p.compare(cfg)
 	if len(diff.Fixed) > 0 {

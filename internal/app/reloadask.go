@@ -14,8 +14,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// unreadable returns what the API server shows to be wrong with a configuration, as far as it answers in time, without places. The streams, which may have to ask it too, are not held up. The
-// error is that of ctx, or of what reaches the API server.
+// unreadable returns what the API server shows to be wrong with a configuration, as far as it answers in time, without
+// places. The streams, which may have to ask it too, are not held up. The error is that of ctx, or of what reaches the
+// API server.
 func (p *process) unreadable(ctx context.Context, cfg *config.Config) (wrong config.Problems, err error) {
 	asking, cancel := context.WithTimeout(ctx, wiring.AskFor)
 	defer cancel()

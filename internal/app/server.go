@@ -72,7 +72,8 @@ func (p *process) handler() http.Handler {
 	return p.noting(mux)
 }
 
-// noting adds to what /readyz tells of the pipelines how the process stands to its file, where that is not as it should be.
+// noting adds to what /readyz tells of the pipelines how the process stands to its file, where that is not as it should
+// be.
 func (p *process) noting(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)

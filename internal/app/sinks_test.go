@@ -26,8 +26,9 @@ import (
 // change makes a valid configuration another one, valid or not.
 type change func(*config.NATS)
 
-// What validate calls good must not fail at the start, and what the sink refuses validate must refuse: of each family of
-// configurations the sink has to take all that the configuration takes, and to refuse some, so that there is something to compare.
+// What validate calls good must not fail at the start, and what the sink refuses validate must refuse: of each family
+// of configurations the sink has to take all that the configuration takes, and to refuse some, so that there is
+// something to compare.
 func TestSink_takes_every_configuration_that_is_valid(t *testing.T) {
 	for name, family := range map[string][]change{
 		"servers": servers(), "streams": streamNames(), "durations": durations(), "subjects": subjects(), "auth": identities(t), "tls": trust(t),

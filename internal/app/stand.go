@@ -68,7 +68,8 @@ func (p *process) beginStanding(s *standing) error {
 	return nil
 }
 
-// overtaken reports whether an error says no more than that another process leads by now: that is found out here when the lease is looked at next.
+// overtaken reports whether an error says no more than that another process leads by now: that is found out here when
+// the lease is looked at next.
 func (p *process) overtaken(ctx context.Context, t election.Term, err error) bool {
 	if !checkpoint.IsTaken(err) {
 		return false

@@ -45,7 +45,8 @@ func (p *process) dataKey() string {
 	return "dataDir"
 }
 
-// checkpointError adds to why the checkpoint of pipeline i of a configuration cannot be used which setting names another.
+// checkpointError adds to why the checkpoint of pipeline i of a configuration cannot be used which setting names
+// another.
 func (p *process) checkpointError(cfg *config.Config, i int, err error) error {
 	key := p.dataKey()
 	if cfg.Pipelines[i].Checkpoint.File.Path != "" {

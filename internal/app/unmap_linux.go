@@ -18,8 +18,8 @@ import (
 // startedAfter is when what only the start has needed, first lists included, is done with.
 const startedAfter = time.Minute
 
-// giveBack waits until then, and gives back memory that only the start has needed: garbage, and pages of the program that are not run again. What is needed after all is mapped again from the page
-// cache. It returns early when ctx ends.
+// giveBack waits until then, and gives back memory that only the start has needed: garbage, and pages of the program
+// that are not run again. What is needed after all is mapped again from the page cache. It returns early when ctx ends.
 func giveBack(ctx context.Context) {
 	if pause.For(ctx, startedAfter) == nil {
 		debug.FreeOSMemory()
@@ -27,7 +27,8 @@ func giveBack(ctx context.Context) {
 	}
 }
 
-// unmapCode takes the pages of the program's code out of the address space. They are never written, so nothing is lost. Where that cannot be done, all stays as it is.
+// unmapCode takes the pages of the program's code out of the address space. They are never written, so nothing is lost.
+// Where that cannot be done, all stays as it is.
 func unmapCode() {
 	program, err := os.Executable()
 	if err != nil {

@@ -110,7 +110,8 @@ func (d *document) address(p *Pipeline, r *Resource) (string, []string) {
 	return p.Address.Address(known)
 }
 
-// server returns the name of a server. Pipelines share it, and what one of them says of its security adds to what others say.
+// server returns the name of a server. Pipelines share it, and what one of them says of its security adds to what
+// others say.
 func (d *document) server(s Server) string {
 	name := key(s.Protocol + "-" + s.Host)
 	for _, known := range d.servers {

@@ -88,8 +88,8 @@ func payloadOf(p *Pipeline, r *Resource, k kind) Object {
 	}
 }
 
-// payloadsOf are what the data of an event can be: a patch is one of an update, and where there is none the whole object; what is too large has its
-// metadata alone.
+// payloadsOf are what the data of an event can be: a patch is one of an update, and where there is none the whole
+// object; what is too large has its metadata alone.
 func payloadsOf(p *Pipeline, r *Resource, k kind) (all []string) {
 	whole := string(encode.Object)
 	switch patch := r.Payload == string(encode.MergePatch) || r.Payload == string(encode.JSONPatch); {
@@ -141,7 +141,8 @@ func (d *document) schemaOf(names []string) Object {
 	return object("anyOf", refs)
 }
 
-// sourceIn is the attribute source: in Knative's profile changes have the API server's address, which only a cluster knows.
+// sourceIn is the attribute source: in Knative's profile changes have the API server's address, which only a cluster
+// knows.
 func (d *document) sourceIn(p *Pipeline, r *Resource, k kind) Object {
 	if k.change && p.Profile == encode.Knative {
 		return object("pattern", "^https?://")

@@ -100,7 +100,8 @@ func (r *reconciler) askUnserved(in *inputs, problems []membership.Problem, now 
 }
 
 // askAgain returns the time between two questions for a resource that has been absent for a time. What stays away is
-// asked for less and less often, and is there for a tenth of that time at most before that is seen, or for half a minute.
+// asked for less and less often, and is there for a tenth of that time at most before that is seen, or for half a
+// minute.
 func askAgain(absent time.Duration) time.Duration {
 	return min(max(absent/10, firstDoubt), 30*time.Second)
 }

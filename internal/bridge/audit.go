@@ -93,8 +93,9 @@ func (s *stream) distrust() {
 
 func first(keys []string) string { return strings.Join(keys[:min(len(keys), auditNames)], ", ") }
 
-// audit returns the objects of which the log has another state than exists. An object whose changes are on their way is none: at a
-// position everything up to it is settled, so what is not newer must be the same. It is not done where there was nothing to compare with.
+// audit returns the objects of which the log has another state than exists. An object whose changes are on their way is
+// none: at a position everything up to it is settled, so what is not newer must be the same. It is not done where there
+// was nothing to compare with.
 func (s *stream) audit(ctx context.Context) (differing []string, done bool, err error) {
 	position := s.safe()
 	if position == "" || !s.status.watching() || s.replaying() {

@@ -14,8 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// primeTime bounds how long a stream waits for what was before a restart: an API server that answers has told of some hundred thousand objects by then, and events
-// are late meanwhile.
+// primeTime bounds how long a stream waits for what was before a restart: an API server that answers has told of some
+// hundred thousand objects by then, and events are late meanwhile.
 const primeTime = 20 * time.Second
 
 // see takes the object of an attempt over as what was seen last, once the attempt has ended.
@@ -25,8 +25,8 @@ func (s *stream) see(a *attempt) {
 	}
 }
 
-// stateBefore returns what finds out how the object of an attempt was before, and what is to be called when that is needed no more; nil where that is not kept. What is
-// published again is published whatever was before.
+// stateBefore returns what finds out how the object of an attempt was before, and what is to be called when that is
+// needed no more; nil where that is not kept. What is published again is published whatever was before.
 func (s *stream) stateBefore(key string, a *attempt, row checkpoint.Row) (find func() []byte, done func()) {
 	if s.olds == nil || !s.olds.states {
 		return nil, func() {}
@@ -55,8 +55,8 @@ func (s *stream) missed(a *attempt) {
 	}
 }
 
-// encodeFrom is Encoder.ChangeFrom with what the log has. What the log turned out to have is not known, and an event that
-// is published again, or is the first of an epoch, may be for a consumer that has nothing: these are whole.
+// encodeFrom is Encoder.ChangeFrom with what the log has. What the log turned out to have is not known, and an event
+// that is published again, or is the first of an epoch, may be for a consumer that has nothing: these are whole.
 func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 	a, k := &o.attempt, s.olds
 	d := &a.delta
@@ -92,16 +92,18 @@ func (s *stream) continues(c *source.Change, row *checkpoint.Row) bool {
 	return order.FromPatch(eventOf(c), &last)
 }
 
-// separable reports whether an event that is too large has the object twice, so that it may not be too large without what was before.
+// separable reports whether an event that is too large has the object twice, so that it may not be too large without
+// what was before.
 func (s *stream) separable(a *attempt, err error) bool {
 	return a.based && !a.alone && a.rejected == nil && a.whole == nil && s.spec.Encoding.Payload == encode.Change && sink.IsTooLarge(err)
 }
 
-// keep takes over what an attempt has left, at its place in the log: from now on that was before. Published: the log has the attempt's event, and not something in
-// its place.
+// keep takes over what an attempt has left, at its place in the log: from now on that was before. Published: the log
+// has the attempt's event, and not something in its place.
 //
-// What is published again is no base: it has the version of an event that consumers have already, perhaps with other data, and they pass over it. Nor is an event in another
-// partition than what it was made from: who reads that partition alone needs a whole object there.
+// What is published again is no base: it has the version of an event that consumers have already, perhaps with other
+// data, and they pass over it. Nor is an event in another partition than what it was made from: who reads that
+// partition alone needs a whole object there.
 func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
 	k, d := s.olds, &a.delta
 	if k == nil {
@@ -133,7 +135,8 @@ func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
 	k.put(key, o)
 }
 
-// prime finds out what was before the process began, of what is still so at the API server and told in time; of other objects it is not known. The error is ctx's.
+// prime finds out what was before the process began, of what is still so at the API server and told in time; of other
+// objects it is not known. The error is ctx's.
 func (s *stream) prime(ctx context.Context) error {
 	at := s.primeAt()
 	if s.olds == nil || at == "" {
@@ -156,8 +159,8 @@ func (s *stream) prime(ctx context.Context) error {
 	return nil
 }
 
-// primeAt returns the version at which most objects are as the rows have them: the position's, or a newer one's that the log has. It is empty where nothing
-// is to be resumed.
+// primeAt returns the version at which most objects are as the rows have them: the position's, or a newer one's that
+// the log has. It is empty where nothing is to be resumed.
 func (s *stream) primeAt() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +176,8 @@ func (s *stream) primeAt() string {
 	return at
 }
 
-// primeObject keeps an object that is as its row has it. Of its data the row's form has the last word: an API server of another version, or with another schema, serves another
-// object at the same version.
+// primeObject keeps an object that is as its row has it. Of its data the row's form has the last word: an API server of
+// another version, or with another schema, serves another object at the same version.
 func (s *stream) primeObject(id source.Ident, body *source.Body) error {
 	key := id.Key()
 	row, ok := s.ledger.Get(key)

@@ -42,8 +42,8 @@ type swiftStore struct{}
 func (swiftStore) Load(context.Context) (*checkpoint.State, error) { return &checkpoint.State{}, nil }
 func (swiftStore) Commit(context.Context, *checkpoint.Batch) error { return nil }
 
-// BenchmarkPipeline is the whole of the bridge's part of an event, encoding included, which the other benchmark has alone: budget,
-// ticket, queue, ledger, and a commit every 40,000 events.
+// BenchmarkPipeline is the whole of the bridge's part of an event, encoding included, which the other benchmark has
+// alone: budget, ticket, queue, ledger, and a commit every 40,000 events.
 func BenchmarkPipeline(b *testing.B) {
 	for _, objects := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {

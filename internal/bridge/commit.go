@@ -144,7 +144,8 @@ func (p *session) commit(ctx context.Context) error {
 	return nil
 }
 
-// doubtStored: after a commit that failed the store may have what it named, or not. All of it is saved again, whatever it is by then.
+// doubtStored: after a commit that failed the store may have what it named, or not. All of it is saved again, whatever
+// it is by then.
 func (p *session) doubtStored(b *checkpoint.Batch, streams []*stream) {
 	for _, s := range streams {
 		s.ledger.Untake(b.Put[s.name], b.Drop[s.name])

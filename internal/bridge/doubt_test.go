@@ -85,7 +85,8 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 	}
 }
 
-// The list shows another object under the name, and it is the worker's turn when something else has shown that the history is over.
+// The list shows another object under the name, and it is the worker's turn when something else has shown that the
+// history is over.
 func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 	to := &swiftLog{}
 	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg, to)
@@ -102,7 +103,8 @@ func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
 }
 
-// Etcd was restored under an open watch. The log has the object as deleted; whether the ledger has, is a matter of time.
+// Etcd was restored under an open watch. The log has the object as deleted; whether the ledger has, is a matter of
+// time.
 func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		for _, crash := range []bool{false, true} {

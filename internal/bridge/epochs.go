@@ -49,8 +49,8 @@ func (s *stream) takeEpoch(owes checkpoint.Owes) {
 	s.epoch = s.saved.Epoch
 }
 
-// renew begins a new epoch, in which the reader lists next. Before the first event of that list the epoch is durable, so
-// that a crash cannot lead to another one. The error is ctx's.
+// renew begins a new epoch, in which the reader lists next. Before the first event of that list the epoch is durable,
+// so that a crash cannot lead to another one. The error is ctx's.
 func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
 	// What was read before is of the epoch before, and precedes the new one in the log.
 	if err := s.tracker.Await(ctx); err != nil {
@@ -93,7 +93,8 @@ func (s *stream) why(cause *source.RewoundError) source.Why {
 	return source.Why{Cause: source.CauseRebuilt, Message: cause.Error()}
 }
 
-// adopt has the stream read under the epoch that saved has. Nothing of the epoch before is pending. The caller holds mu.
+// adopt has the stream read under the epoch that saved has. Nothing of the epoch before is pending. The caller holds
+// mu.
 func (s *stream) adopt() {
 	s.epoch = s.saved.Epoch
 	s.since.Store(s.saved.Since)
@@ -115,8 +116,8 @@ func (s *stream) listsNow() {
 }
 
 // tells reports whether what the stream finds out is true of the others. An aggregated API server has versions of its
-// own, and may start from nothing each time; a group that Kubernetes does not have itself may be one's. Events often have
-// an etcd of their own (--etcd-servers-overrides).
+// own, and may start from nothing each time; a group that Kubernetes does not have itself may be one's. Events often
+// have an etcd of their own (--etcd-servers-overrides).
 func (s *stream) tells() bool {
 	events := s.Stream.Resource.Resource == "events" && (s.Group == "" || s.Group == "events.k8s.io")
 	return scheme.Scheme.IsGroupRegistered(s.Group) && !events
@@ -149,7 +150,8 @@ func (p *session) tellRestored(s *stream, epoch uint64, cause *source.RewoundErr
 	}
 }
 
-// unopenedChanged has what is known of a stream that is not open saved with the next commit. The caller holds committing.
+// unopenedChanged has what is known of a stream that is not open saved with the next commit. The caller holds
+// committing.
 func (p *session) unopenedChanged(name string, saved checkpoint.Stream) {
 	if p.unopenedSaved == nil {
 		p.unopenedSaved = map[string]checkpoint.Stream{}
@@ -174,8 +176,8 @@ func (s *stream) restored(epoch uint64, why source.Why, cause *source.RewoundErr
 }
 
 // revoke ends the epoch: what is read does not compare with what the log has. What is listed from here on is left to
-// the list of the next epoch. Where a watch has shown it, that list is asked for. The caller holds mu; the change has an
-// open ticket.
+// the list of the next epoch. Where a watch has shown it, that list is asked for. The caller holds mu; the change has
+// an open ticket.
 func (s *stream) revoke(c *source.Change, logged string) {
 	if s.mismatch == nil {
 		s.mismatch = &source.RewoundError{Stream: s.name, Position: logged, Server: c.ResourceVersion, Object: c.Key()}

@@ -43,7 +43,8 @@ func rewind(t *testing.T, s *stream, version string) {
 	beginHistory(t, s, source.Gap, version)
 }
 
-// The deletion of an object is undone, and nothing that its stream shows is older than the log: the object was changed, its name was used meanwhile.
+// The deletion of an object is undone, and nothing that its stream shows is older than the log: the object was changed,
+// its name was used meanwhile.
 func TestEpoch_that_one_stream_begins_is_that_of_all(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	r := start(t, log, store)

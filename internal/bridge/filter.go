@@ -8,7 +8,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
-// filtered reports whether an attempt's change is to be remembered and not published; row is what is known of the object.
+// filtered reports whether an attempt's change is to be remembered and not published; row is what is known of the
+// object.
 func (s *stream) filtered(a *attempt, row checkpoint.Row) bool {
 	d := &a.delta
 	s.see(a)

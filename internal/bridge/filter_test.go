@@ -18,7 +18,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// testFilter lets out neither operations of one kind, nor updates to a version that has the content of the state before.
+// testFilter lets out neither operations of one kind, nor updates to a version that has the content of the state
+// before.
 type testFilter struct {
 	without source.Op
 	content func(version string) string
@@ -179,7 +180,8 @@ func TestFilter_publishes_what_follows_a_rejection(t *testing.T) {
 	expect(t, log.lines(), "rejected default/a u1 10 watch", "updated default/a u1 11 watch")
 }
 
-// An object leaves a selection unpublished, its row is dropped, and it enters again: what the log has last says that it never left.
+// An object leaves a selection unpublished, its row is dropped, and it enters again: what the log has last says that it
+// never left.
 func TestFilter_what_it_let_through_stays_so_whatever_the_log_has(t *testing.T) {
 	log, r, s := startNew(t, &StreamSpec{LabelSelector: "a=b", Filter: onlyAdded{}})
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)

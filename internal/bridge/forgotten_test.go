@@ -15,7 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// endedStream publishes two objects in a namespace, and ends the stream as one whose resource is gone. It returns how many messages the log had before, and in all.
+// endedStream publishes two objects in a namespace, and ends the stream as one whose resource is gone. It returns how
+// many messages the log had before, and in all.
 func endedStream(t *testing.T, log readableLog, store checkpoint.Store, spec StreamSpec, namespace string) (before, after int) {
 	t.Helper()
 	r := startOf(t, log, store, spec)

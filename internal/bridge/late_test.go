@@ -101,8 +101,9 @@ func TestReadBack_no_list_is_owed_for_an_object_that_was_refused(t *testing.T) {
 	_ = r.stop()
 }
 
-// A process that could not save has published the end of an object under whose name there is another one by then. That is
-// not of a process that was replaced, though the position covers the end. An object that is not selected may be again.
+// A process that could not save has published the end of an object under whose name there is another one by then. That
+// is not of a process that was replaced, though the position covers the end. An object that is not selected may be
+// again.
 func TestReadBack_a_list_is_owed_for_the_end_of_a_known_state_only_if_it_is_deselected(t *testing.T) {
 	for reason, want := range map[source.Reason]sequence.Owes{
 		source.ReasonWatch: sequence.Nothing, source.ReasonRelist: sequence.Nothing, source.ReasonDeselected: sequence.Relist,

@@ -29,8 +29,8 @@ func (s *stream) Note(ctx context.Context, p source.Progress) error {
 	return nil
 }
 
-// listStarted announces a list, after everything before it and before everything of it. When it returns nothing of the stream
-// is pending: the ledger is what the log has.
+// listStarted announces a list, after everything before it and before everything of it. When it returns nothing of the
+// stream is pending: the ledger is what the log has.
 func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
@@ -38,7 +38,8 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	if err := s.mismatched(); err != nil {
 		return err
 	}
-	// What is published of a list is looked for after a crash only in streams that the store knows, and no watch goes on behind a part of it.
+	// What is published of a list is looked for after a crash only in streams that the store knows, and no watch goes
+	// on behind a part of it.
 	if p.Kind == source.Gap {
 		s.owe(p)
 		if err := s.tracker.Await(ctx); err != nil { // a refused object may have been tried again meanwhile
@@ -152,8 +153,9 @@ func (s *stream) open(mk *marker) {
 	}
 }
 
-// passOver takes note that a state is not published, because the log has it at a place. Before the marker of a repair or
-// resync it tells nothing to who goes by that. A broker that refuses what a replaced process publishes has none there.
+// passOver takes note that a state is not published, because the log has it at a place. Before the marker of a repair
+// or resync it tells nothing to who goes by that. A broker that refuses what a replaced process publishes has none
+// there.
 func (s *stream) passOver(place uint64) {
 	if s.session.fenced {
 		return
@@ -217,7 +219,8 @@ func (s *stream) announce(m source.Marker) *marker {
 	return mk
 }
 
-// queueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass it.
+// queueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass
+// it.
 func (s *stream) queueMarker(mk *marker) *marker {
 	mk.ticket, mk.acked = source.Ticket(s.tracker.Open("", time.Now())), make(chan struct{})
 	o := newObject()
@@ -228,8 +231,8 @@ func (s *stream) queueMarker(mk *marker) *marker {
 	return mk
 }
 
-// listCompleted finds what vanished, and makes the list's version the position once all of the list is in the log. Only then is a
-// snapshot called complete: what follows it can be read again after a crash.
+// listCompleted finds what vanished, and makes the list's version the position once all of the list is in the log. Only
+// then is a snapshot called complete: what follows it can be read again after a crash.
 func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	exists, err := s.deselected(ctx, p)
 	if err != nil {
@@ -344,8 +347,8 @@ func (s *stream) endList(p source.Progress, exists map[string]struct{}) {
 	}
 }
 
-// announceSnapshot queues the word that the snapshot is complete, if that is due. Again says that a dead process may have
-// published it.
+// announceSnapshot queues the word that the snapshot is complete, if that is due. Again says that a dead process may
+// have published it.
 func (s *stream) announceSnapshot(again bool) *marker {
 	s.mu.Lock()
 	due, epoch := s.saved.Unannounced, s.saved.Epoch
@@ -364,8 +367,8 @@ func (s *stream) announceSnapshot(again bool) *marker {
 	})
 }
 
-// checkpoint returns what a commit must hold. A row moves and its ticket is settled under mu, so that the rows are never behind the
-// position.
+// checkpoint returns what a commit must hold. A row moves and its ticket is settled under mu, so that the rows are
+// never behind the position.
 func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

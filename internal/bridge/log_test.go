@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeLog is a broker that deduplicates ids, checks the last message of a key, and fails as it is told to. It answers from
-// goroutines of its own, in any order.
+// fakeLog is a broker that deduplicates ids, checks the last message of a key, and fails as it is told to. It answers
+// from goroutines of its own, in any order.
 type fakeLog struct {
 	mu     sync.Mutex
 	log    []sink.Stored

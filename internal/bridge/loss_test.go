@@ -66,7 +66,8 @@ func TestRepair_of_another_log_nothing_is_known(t *testing.T) {
 	assert.Equal(t, "second", store.state.Log.ID, "the checkpoint says %+v", store.state.Log)
 }
 
-// The end of a snapshot was announced and not committed, and another stream has announced itself at the same subject since.
+// The end of a snapshot was announced and not committed, and another stream has announced itself at the same subject
+// since.
 func TestReadBack_a_snapshot_is_called_complete_once(t *testing.T) {
 	log, store := newReadableLog(), &crashingStore{}
 	store.left.Store(2)
@@ -102,7 +103,8 @@ func TestHistory_a_name_that_was_used_before_the_restore_is_used_again(t *testin
 	}
 }
 
-// The broker has the marker, its answer was lost, and it knows ids no more. Meanwhile another stream may have announced itself at the same subject.
+// The broker has the marker, its answer was lost, and it knows ids no more. Meanwhile another stream may have announced
+// itself at the same subject.
 func TestMarkers_are_in_the_log_once_although_an_answer_is_lost(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		log, store := newReadableLog(), &memoryStore{}

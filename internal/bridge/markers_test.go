@@ -442,8 +442,8 @@ func TestRepair_publishes_everything_again_between_markers_of_its_own(t *testing
 	assert.Equal(t, "20", store.state.Streams[s.name].Position)
 }
 
-// A process that was replaced has published a state of the repair before the marker of this process. Who removes what was
-// not told between the markers must not remove that.
+// A process that was replaced has published a state of the repair before the marker of this process. Who removes what
+// was not told between the markers must not remove that.
 func TestRepair_that_passes_over_a_state_before_its_marker_is_not_complete(t *testing.T) {
 	for name, version := range map[string]string{"the same state": "5", "a newer state": "7"} {
 		log, store, r, _ := listed(t, "10", "a u1 5", "b u2 6")

@@ -28,7 +28,8 @@ type delta struct {
 	rejected bool
 	// counted is how many of its changes the checkpoint has counted when their object was refused, and others not.
 	counted int
-	// digest is what the stream's filter wants to be told when the object changes again. Passed: it has let the change through.
+	// digest is what the stream's filter wants to be told when the object changes again. Passed: it has let the change
+	// through.
 	digest [16]byte
 	passed bool
 	// form is that of the data that the log has of it, where they are whole and kept.
@@ -41,7 +42,8 @@ type object struct {
 	stream *stream
 	key    string
 
-	// pending is oldest first, and known what the newest of all changes handed over says. Both are guarded by stream.mu.
+	// pending is oldest first, and known what the newest of all changes handed over says. Both are guarded by
+	// stream.mu.
 	pending []delta
 	known   checkpoint.Row
 
@@ -76,11 +78,13 @@ type attempt struct {
 	whole    *whole
 	// rejected is why the broker does not take the event itself.
 	rejected error
-	// state and data are what olds keep of the attempt once it has ended, form what a row has of the latter. Based: the message is made from what was before; alone: it must not be.
+	// state and data are what olds keep of the attempt once it has ended, form what a row has of the latter. Based: the
+	// message is made from what was before; alone: it must not be.
 	state, data  []byte
 	form         uint32
 	based, alone bool
-	// unknown: the filter has asked for the state before, and it was not known. Missed: that something was not known has been counted.
+	// unknown: the filter has asked for the state before, and it was not known. Missed: that something was not known
+	// has been counted.
 	unknown, missed bool
 	// acknowledged: the broker has the message.
 	acknowledged bool

@@ -12,9 +12,10 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 )
 
-// olds keeps what was before, of each object of a stream: compressed, and in memory only. There are two befores. What the log has is the data of the object's last
-// event, already without what is not published; patches apply to it. What was seen last is the object as the API server sent it, published or
-// not; filters ask for it. Either is handed out only where the object's row says that it is that still: in doubt nothing is known.
+// olds keeps what was before, of each object of a stream: compressed, and in memory only. There are two befores. What
+// the log has is the data of the object's last event, already without what is not published; patches apply to it. What
+// was seen last is the object as the API server sent it, published or not; filters ask for it. Either is handed out
+// only where the object's row says that it is that still: in doubt nothing is known.
 //
 // It is safe for concurrent use; one object's turns are its attempts, of which there is one at a time.
 type olds struct {
@@ -30,7 +31,8 @@ type olds struct {
 // old is what was before of one object.
 type old struct {
 	uid string
-	// data is what its event at a place in the log says of version; state is what was seen at the version seen. They are nil where they are not known.
+	// data is what its event at a place in the log says of version; state is what was seen at the version seen. They
+	// are nil where they are not known.
 	data, state   []byte
 	version, seen string
 	sequence      uint64

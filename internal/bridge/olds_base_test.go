@@ -20,7 +20,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// Who asks for something to be published again may have nothing to apply a patch to. Consumers that are up to date pass over it, so that nothing applies to it either.
+// Who asks for something to be published again may have nothing to apply a patch to. Consumers that are up to date pass
+// over it, so that nothing applies to it either.
 func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
 	log, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`, `"data":{"x":"e"}`)

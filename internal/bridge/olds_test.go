@@ -154,8 +154,8 @@ func TestOlds_count_what_they_hold(t *testing.T) {
 	assert.True(t, objects == 0 && bytes == 0, "%d objects, %d bytes", objects, bytes)
 }
 
-// BenchmarkEncodeFrom is all that an update of a Pod costs that is made from the one before: what the log has is decompressed, compared with the new state, and
-// that is compressed in turn.
+// BenchmarkEncodeFrom is all that an update of a Pod costs that is made from the one before: what the log has is
+// decompressed, compared with the new state, and that is compressed in turn.
 func BenchmarkEncodeFrom(b *testing.B) {
 	raw := must.Get(os.ReadFile("../../encode/testdata/pod.json"))(b)
 	before := bytes.ReplaceAll(raw, []byte(`"48211734"`), []byte(`"48211700"`))

@@ -33,7 +33,8 @@ func (p *session) reducible(a *attempt, err error) bool {
 	return p.cfg.Oversize != RejectOversize && a.marker == nil && a.rejected == nil && a.tooLarge == nil && sink.IsTooLarge(err)
 }
 
-// reduce finds out what the event is published without, and keeps it where that is asked for. It reports false where the object comes back later.
+// reduce finds out what the event is published without, and keeps it where that is asked for. It reports false where
+// the object comes back later.
 func (p *session) reduce(ctx context.Context, o *object) bool {
 	a, s := &o.attempt, o.stream
 	data, err := s.encoder.Data(&a.delta.Change)

@@ -54,7 +54,8 @@ func sendBody(t *testing.T, s *stream, op source.Op, name, version string, size 
 	})
 }
 
-// story sends three states of an object, the second of them too large, and returns what the log has of each: type, payload, size and reference.
+// story sends three states of an object, the second of them too large, and returns what the log has of each: type,
+// payload, size and reference.
 func (r *rig) story(s *stream, log *fakeLog) []string {
 	r.t.Helper()
 	sendBody(r.t, s, source.Added, "a", "1", 10)

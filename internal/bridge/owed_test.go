@@ -16,8 +16,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// What is read back or listed is ahead of the position. A watch from there would show what is older than that, so whoever goes on after a crash lists
-// first.
+// What is read back or listed is ahead of the position. A watch from there would show what is older than that, so
+// whoever goes on after a crash lists first.
 func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	r, s := saved(t, log, store)

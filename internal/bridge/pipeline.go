@@ -35,8 +35,8 @@ type (
 	Exclusion = membership.Exclusion
 )
 
-// Config says what a pipeline consists of. All fields are needed except Siblings, Target, Watches, Namespaces, Oversize,
-// ResyncRate, Drain, Unfenced, Term and Log.
+// Config says what a pipeline consists of. All fields are needed except Siblings, Target, Watches, Namespaces,
+// Oversize, ResyncRate, Drain, Unfenced, Term and Log.
 type Config struct {
 	Name string
 	// Siblings are the names of the pipelines of the same file.
@@ -51,9 +51,9 @@ type Config struct {
 	Catalog *source.Catalog
 	// Namespaces are those of the cluster; needed where a spec selects them. Whoever makes it runs it.
 	Namespaces *source.Namespaces
-	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again. Where it fails after a session, it is
-	// called again: what it reads may be about to be replaced.
-	// Epoch returns the greatest epoch that the pipeline has given.
+	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again. Where it fails
+	// after a session, it is called again: what it reads may be about to be replaced. Epoch returns the greatest epoch
+	// that the pipeline has given.
 	Sink func(epoch func() uint64) (sink.Sink, error)
 	// Store must belong to this pipeline and cluster.
 	Store    checkpoint.Store
@@ -66,8 +66,8 @@ type Config struct {
 	Audit time.Duration
 	// ResyncRate is how many objects of a stream are published again in a second, at most: 200 if zero.
 	ResyncRate rate.Limit
-	// StopOnReject ends the pipeline, with an error, where the broker refuses an event for good. Without it a rejection stands in the
-	// event's place.
+	// StopOnReject ends the pipeline, with an error, where the broker refuses an event for good. Without it a rejection
+	// stands in the event's place.
 	StopOnReject bool
 	// Oversize says what becomes of an event that is too large for the broker.
 	Oversize Oversize
@@ -84,9 +84,11 @@ type Config struct {
 
 // Term is a time for which this process, of several that could, may publish.
 type Term struct {
-	// Number is greater than those of all terms before, as far as the lease tells. Events carry it, or a greater number where the checkpoint knows of terms that the lease has forgotten.
+	// Number is greater than those of all terms before, as far as the lease tells. Events carry it, or a greater number
+	// where the checkpoint knows of terms that the lease has forgotten.
 	Number int64
-	// Held ends when nothing may be published or committed any more. What is under way then is given up; the broker decides about it.
+	// Held ends when nothing may be published or committed any more. What is under way then is given up; the broker
+	// decides about it.
 	Held context.Context
 }
 
@@ -97,7 +99,8 @@ const (
 	lasted = time.Minute
 )
 
-// SpecError is what the API server's answers show to be wrong with a pipeline's streams: they have to be configured differently.
+// SpecError is what the API server's answers show to be wrong with a pipeline's streams: they have to be configured
+// differently.
 type SpecError struct{ err error }
 
 // Error implements error.
@@ -146,11 +149,11 @@ func New(c Config) *Pipeline {
 	return p
 }
 
-// Run publishes until ctx ends; then it stops reading, waits at most the drain time for what is under way, commits, and returns
-// nil. It returns an error where something must not be used: a checkpoint, a stream of the broker. Where the log lost what it
-// had acknowledged, or may have what it had not, all starts again from the checkpoint, as after a crash, and what the log lost is published again.
-// When the Term is not held any more, Run gives up what is under way, commits nothing, and returns nil: that is as a crash.
-// Run may be called once.
+// Run publishes until ctx ends; then it stops reading, waits at most the drain time for what is under way, commits, and
+// returns nil. It returns an error where something must not be used: a checkpoint, a stream of the broker. Where the
+// log lost what it had acknowledged, or may have what it had not, all starts again from the checkpoint, as after a
+// crash, and what the log lost is published again. When the Term is not held any more, Run gives up what is under way,
+// commits nothing, and returns nil: that is as a crash. Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {
 	defer p.hold(ctx)()
 	ctx, cancel := context.WithCancel(ctx)
@@ -234,7 +237,8 @@ type noSinkError struct{ err error }
 func (e *noSinkError) Error() string { return e.err.Error() }
 func (e *noSinkError) Unwrap() error { return e.err }
 
-// session runs until ctx ends, or the log was found to have lost something. Counted: the loss that the session before has seen is counted.
+// session runs until ctx ends, or the log was found to have lost something. Counted: the loss that the session before
+// has seen is counted.
 func (p *Pipeline) session(ctx context.Context, counted bool) error {
 	to, err := p.cfg.Sink(p.epochs.Announced)
 	if err != nil {

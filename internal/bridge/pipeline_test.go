@@ -74,8 +74,8 @@ func TestPipeline_keeps_every_state_once_and_in_order_under_faults(t *testing.T)
 	}
 }
 
-// A process that dies loses what it has not committed. The next one reads again from the committed position, and the log must not
-// show it: neither while the broker remembers ids, nor afterwards.
+// A process that dies loses what it has not committed. The next one reads again from the committed position, and the
+// log must not show it: neither while the broker remembers ids, nor afterwards.
 func TestPipeline_a_crash_repeats_nothing(t *testing.T) {
 	for seed := range uint64(20) {
 		log, store := newFakeLog(), &memoryStore{}

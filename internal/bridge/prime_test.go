@@ -71,7 +71,8 @@ func TestPrime_asks_only_for_what_is_wanted(t *testing.T) {
 	}
 }
 
-// Another version of the API server, or of a definition's schema, serves the same version of an object with other members.
+// Another version of the API server, or of a definition's schema, serves the same version of an object with other
+// members.
 func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *testing.T) {
 	log, store, p := newReadableLog(), &memoryStore{}, story(`"data":{"y":"1"}`, `"data":{"y":"2"}`)
 	spec := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}

@@ -161,7 +161,8 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 	}
 }
 
-// A stop comes when the broker has the marker, and before that is known. The last commit says that the log is known up to there.
+// A stop comes when the broker has the marker, and before that is known. The last commit says that the log is known up
+// to there.
 func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5")
 	ctx, cancel := context.WithCancel(t.Context())

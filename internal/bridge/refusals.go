@@ -94,9 +94,9 @@ func (s *stream) record(key string) *checkpoint.Refused {
 	return &s.saved.Refused[at]
 }
 
-// carry has a change stand for those too that were refused of its object before. What is listed is their outcome, and no
-// change of its own; what is read back is one. What is watched again stands for itself, unless it is the last one that
-// was refused. The caller holds mu.
+// carry has a change stand for those too that were refused of its object before. What is listed is their outcome, and
+// no change of its own; what is read back is one. What is watched again stands for itself, unless it is the last one
+// that was refused. The caller holds mu.
 func (s *stream) carry(key string, d *delta) {
 	t := s.refused.tries[key]
 	if t == nil || d.counted > 0 && ledger.After(s.record(key).Version, d.ResourceVersion) {
@@ -205,9 +205,9 @@ func (s *stream) nextRefused() (next string, at time.Time) {
 	return next, at
 }
 
-// retry publishes what the log lacks of an object, as it was at the position. What is newer comes with the watch. An API
-// server that does not tell is asked again later. Where versions are no numbers it cannot be told whether what is read
-// is older than what was refused: the next change or audit shows the object.
+// retry publishes what the log lacks of an object, as it was at the position. What is newer comes with the watch. An
+// API server that does not tell is asked again later. Where versions are no numbers it cannot be told whether what is
+// read is older than what was refused: the next change or audit shows the object.
 func (s *stream) retry(ctx context.Context, key string) {
 	position := s.safe()
 	if !s.tries(key, position) {

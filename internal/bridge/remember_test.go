@@ -78,7 +78,8 @@ func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
 	}
 }
 
-// What the log has says in which history it is: another checkpoint goes on in that, and takes nothing of an older one for newer.
+// What the log has says in which history it is: another checkpoint goes on in that, and takes nothing of an older one
+// for newer.
 func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 	for name, c := range map[string]struct {
 		objects []string
@@ -118,7 +119,8 @@ func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 	}
 }
 
-// The checkpoint went with a cluster that is built anew under its name: the API server is seen to be older than what the log has.
+// The checkpoint went with a cluster that is built anew under its name: the API server is seen to be older than what
+// the log has.
 func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
 	log := newIndexedLog()
 	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "1000", "a u1 500", "b u2 600") })

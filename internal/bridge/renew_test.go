@@ -35,7 +35,8 @@ func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 	if version, _, ok := s.Resume(); ok || version != "" {
 		t.Fatalf("the new history resumes at %q, %v; want a list, of a server that is not older than 5", version, ok)
 	}
-	// b was deleted and c updated between the backup and the restore; neither is known to the restored etcd but as before.
+	// b was deleted and c updated between the backup and the restore; neither is known to the restored etcd but as
+	// before.
 	snapshot(t, s, "12", "a u1 5", "c u3 7")
 	send(t, s, source.Updated, "c", "u3", "13", source.ReasonWatch)
 	r.settle()

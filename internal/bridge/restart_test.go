@@ -114,7 +114,8 @@ func TestRestart_an_object_that_only_the_log_knows_is_not_added_again(t *testing
 	expect(t, got, "updated default/a u1 15 relist", "deleted default/b u2 12 relist", "added default/b u3 16 relist")
 }
 
-// The window in which the broker knows ids ends between two repetitions: the second is recognised by the place of the first.
+// The window in which the broker knows ids ends between two repetitions: the second is recognised by the place of the
+// first.
 func TestRestart_repeats_nothing_when_ids_are_forgotten_meanwhile(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
 	r, s := startStream(t, log, store)

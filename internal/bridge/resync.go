@@ -22,7 +22,8 @@ import (
 const (
 	// resyncRate is how many objects of a stream are published again in a second, at most.
 	resyncRate = 200
-	// resyncAhead is how many of them may be on their way to the log at a time: a change that happens waits behind no more.
+	// resyncAhead is how many of them may be on their way to the log at a time: a change that happens waits behind no
+	// more.
 	resyncAhead = 32
 	// resyncLook is how often it is looked whether a stream can be resynced now, or is due.
 	resyncLook = 200 * time.Millisecond
@@ -66,7 +67,8 @@ func (s *stream) resyncs(ctx context.Context) {
 	}
 }
 
-// awaitResync waits until one is asked for or due, and returns the number that the ids of its events have. The error is ctx's.
+// awaitResync waits until one is asked for or due, and returns the number that the ids of its events have. The error is
+// ctx's.
 func (s *stream) awaitResync(ctx context.Context) (n int64, scheduled bool, err error) {
 	for {
 		s.askIfDue()
@@ -84,8 +86,9 @@ func (s *stream) awaitResync(ctx context.Context) (n int64, scheduled bool, err 
 	}
 }
 
-// dueResync reports whether the slot that now is in was not resynced yet, and when to look again. In the slot in which the stream first watches with
-// a schedule nothing is due: what exists has just been listed, or was published before there was one.
+// dueResync reports whether the slot that now is in was not resynced yet, and when to look again. In the slot in which
+// the stream first watches with a schedule nothing is due: what exists has just been listed, or was published before
+// there was one.
 func (s *stream) dueResync(now time.Time) (due bool, wait time.Duration) {
 	slot := s.slot(now)
 	s.mu.Lock()
@@ -105,8 +108,8 @@ func (s *stream) dueResync(now time.Time) (due bool, wait time.Duration) {
 	return s.saved.Resynced < slot, min(time.Unix(slot, 0).Add(s.spec.Resync).Sub(now), resyncDelay)
 }
 
-// slot returns when the slot began that now is in. Slots of a stream are apart by the time that its schedule says, whatever process asks; those of
-// different streams begin at different times.
+// slot returns when the slot began that now is in. Slots of a stream are apart by the time that its schedule says,
+// whatever process asks; those of different streams begin at different times.
 func (s *stream) slot(now time.Time) int64 {
 	every := max(int64(s.spec.Resync/time.Second), 1)
 	h := fnv.New64a()
@@ -143,8 +146,8 @@ func (s *stream) notDue() {
 // publishesAll reports whether every object that the stream reads is published.
 func (s *stream) publishesAll() bool { return s.spec.Filter == nil }
 
-// nextResync returns a number for a resync or a repair: the one that is asked for, unless it was used. It is durable with
-// the next commit, which precedes its first use. The caller holds committing.
+// nextResync returns a number for a resync or a repair: the one that is asked for, unless it was used. It is durable
+// with the next commit, which precedes its first use. The caller holds committing.
 func (p *session) nextResync(asked int64) int64 {
 	if asked <= p.logged.Resyncs {
 		asked = max(p.logged.Resyncs+1, time.Now().Unix())
@@ -156,8 +159,8 @@ func (p *session) nextResync(asked int64) int64 {
 // errOtherEpoch ends a resync.
 var errOtherEpoch = errors.New("versions do not compare any more, and everything is published again because of that")
 
-// republish publishes everything that exists again, between two markers. What changes meanwhile is published by that. It
-// returns when the log has all of it.
+// republish publishes everything that exists again, between two markers. What changes meanwhile is published by that.
+// It returns when the log has all of it.
 func (s *stream) republish(ctx context.Context, n int64) error {
 	p := s.session
 	p.committing.Lock()
@@ -180,8 +183,8 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
-	// The list is made after the marker: an object that was published before it and created after the list would be taken
-	// for gone.
+	// The list is made after the marker: an object that was published before it and created after the list would be
+	// taken for gone.
 	limit := rate.NewLimiter(p.cfg.ResyncRate, 1)
 	listed, coming := map[string]struct{}{}, map[string]uint64{}
 	version, err := source.Current(ctx, p.cfg.Client, s.Stream, func(item *source.Item) error {
@@ -288,7 +291,8 @@ type content interface {
 	Body() *source.Body
 }
 
-// republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way then. The error is ctx's.
+// republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way
+// then. The error is ctx's.
 func (s *stream) republishOne(ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter) (queued bool, err error) {
 	written := encode.Written(item.Bytes())
 	for steady := false; !steady; {
@@ -309,8 +313,8 @@ func (s *stream) republishOne(ctx context.Context, id source.Ident, item content
 	return queued, nil
 }
 
-// republishNow queues the state of an object once there is room for it, if the log has it then. Where the stream is not steady by then, that is not known, and nothing
-// is queued. The error is ctx's.
+// republishNow queues the state of an object once there is room for it, if the log has it then. Where the stream is not
+// steady by then, that is not known, and nothing is queued. The error is ctx's.
 func (s *stream) republishNow(ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter) (queued, steady bool, err error) {
 	if err := limit.Wait(ctx); err != nil {
 		return false, false, err
@@ -349,7 +353,8 @@ func (s *stream) repeats(id source.Ident, written int64) (repeats, steady bool) 
 	return s.logged(id.Key(), id, written), s.steady()
 }
 
-// logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds mu.
+// logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds
+// mu.
 func (s *stream) logged(key string, id source.Ident, written int64) bool {
 	if s.pending[key] != nil {
 		return false
@@ -370,8 +375,8 @@ func same(row *checkpoint.Row, id source.Ident, written int64) bool {
 		(row.Written == written || row.Written == 0 || written == 0)
 }
 
-// steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no list has begun, or is due.
-// The caller holds mu.
+// steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no
+// list has begun, or is due. The caller holds mu.
 func (s *stream) steady() bool {
 	lists := s.saved.Unannounced != (checkpoint.Snapshot{}) || s.saved.Owes.List != sequence.Nothing ||
 		s.distrusted || s.mismatch != nil || s.saved.Replay.To != ""

@@ -85,7 +85,8 @@ func TestResync_gives_way_to_what_is_on_its_way(t *testing.T) {
 	assert.Equal(t, "updated default/b u2 6 resync", got[0], "the log has %v", got)
 }
 
-// Another writer, or an earlier process, has published more. That is no sign of another history, as it is for what a list shows.
+// Another writer, or an earlier process, has published more. That is no sign of another history, as it is for what a
+// list shows.
 func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	other, theirs := startStream(t, log, &memoryStore{})
@@ -319,7 +320,8 @@ func gated(t *testing.T) (api *apiServer, log *fakeLog, b *bridge, open func()) 
 	}
 }
 
-// A resync that is asked for while one runs begins after that, and another one is the same. So whoever asks gets everything that exists from then on.
+// A resync that is asked for while one runs begins after that, and another one is the same. So whoever asks gets
+// everything that exists from then on.
 func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 	_, log, b, open := gated(t)
 	ask := func() Resync {
@@ -488,7 +490,8 @@ func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T
 	assert.True(t, err != nil || r.wait(ctx, time.Hour) != nil, "it waits on when it is not wanted any more")
 }
 
-// Between the look at an object and its turn another state of it has come; in between the two nothing says that the stream is not steady.
+// Between the look at an object and its turn another state of it has come; in between the two nothing says that the
+// stream is not steady.
 func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
 	log, r, s := startNew(t, nil)
 	snapshot(t, s, "10", "a u1 5")

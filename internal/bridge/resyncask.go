@@ -23,9 +23,10 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("%s %q is not this bridge's; valid: %s", e.What, e.Name, strings.Join(e.Valid, ", "))
 }
 
-// StartResyncs asks for everything that exists to be published again: of the pipeline, or of all where it is empty; of the resources, or of all where none
-// is given. It returns what became of that at once. A resource is named as in the configuration, as plural[.version][.group], or by what else the API server calls it, with
-// or without its group; with /namespace behind it if need be. The error is an [UnknownError]; then nothing was asked for.
+// StartResyncs asks for everything that exists to be published again: of the pipeline, or of all where it is empty; of
+// the resources, or of all where none is given. It returns what became of that at once. A resource is named as in the
+// configuration, as plural[.version][.group], or by what else the API server calls it, with or without its group; with
+// /namespace behind it if need be. The error is an [UnknownError]; then nothing was asked for.
 func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([]Resync, error) {
 	if pipeline != "" {
 		i := slices.IndexFunc(pipelines, func(p *Pipeline) bool { return p.cfg.Name == pipeline })

@@ -34,12 +34,13 @@ func (s ResyncState) Ended() bool { return s != ResyncQueued && s != ResyncRunni
 // Resync is one publication of everything that a stream has.
 type Resync struct {
 	Pipeline, Stream string
-	// Number is in the ids of its events: when it was asked for, or its slot began, in seconds since 1970. It is 0 where there is none.
+	// Number is in the ids of its events: when it was asked for, or its slot began, in seconds since 1970. It is 0
+	// where there is none.
 	Number    int64
 	Scheduled bool
 	State     ResyncState
-	// Objects is how many objects exist, about; Listed how many of them were looked at, and Published how many of those were published again. The others have
-	// changed, and are published because of that.
+	// Objects is how many objects exist, about; Listed how many of them were looked at, and Published how many of those
+	// were published again. The others have changed, and are published because of that.
 	Objects, Listed, Published int
 	Problem                    string
 	Began                      time.Time
@@ -62,15 +63,15 @@ func newResyncs() resyncs {
 type resyncList struct {
 	mu            sync.Mutex
 	running, next *Resync
-	// left: an event of the one that runs was not published, because the log turned out to have a later one, or its list
-	// is too old to have all.
+	// left: an event of the one that runs was not published, because the log turned out to have a later one, or its
+	// list is too old to have all.
 	left bool
 	// ended are the last ones, oldest first.
 	ended []Resync
 	// failed is when the last one on schedule did.
 	failed time.Time
-	// again is when the next one may begin that is due because the log may lack something, after how long that is behind
-	// the one before.
+	// again is when the next one may begin that is due because the log may lack something, after how long that is
+	// behind the one before.
 	again time.Time
 	after time.Duration
 }

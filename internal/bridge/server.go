@@ -17,10 +17,10 @@ import (
 )
 
 // Handler serves /metrics. /livez answers as long as the process can answer. /readyz is 200 when every stream watches
-// and has its first list in the log, and neither a watch nor a broker nor the checkpoint has failed for [health.UnreadyAfter];
-// else it is 503 and says in a line each what is missing, as [inert.Line] has it. A stream of a wildcard that may not
-// be read, or is not to be had, does not count: 200 names it in a line. Where there are no pipelines, idle says in a
-// line why, and whether the process is as it should be.
+// and has its first list in the log, and neither a watch nor a broker nor the checkpoint has failed for
+// [health.UnreadyAfter]; else it is 503 and says in a line each what is missing, as [inert.Line] has it. A stream of a
+// wildcard that may not be read, or is not to be had, does not count: 200 names it in a line. Where there are no
+// pipelines, idle says in a line why, and whether the process is as it should be.
 func Handler(g prometheus.Gatherer, pipelines func() []*Pipeline, idle func() (line string, ready bool)) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{}))

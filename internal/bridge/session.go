@@ -34,8 +34,8 @@ const (
 	logEvery = 10 * time.Second
 )
 
-// session is a pipeline between two starts from its checkpoint. What it knows it has read there and from the log, so that a
-// session that is given up needs no more care than a process that was killed.
+// session is a pipeline between two starts from its checkpoint. What it knows it has read there and from the log, so
+// that a session that is given up needs no more care than a process that was killed.
 type session struct {
 	cfg   *Config
 	name  string
@@ -80,7 +80,8 @@ type session struct {
 	// checkpoint says why the checkpoint cannot be read or saved. Loading: it is being read.
 	checkpoint health.Condition
 	loading    atomic.Bool
-	// met is closed when the log's end was seen; nothing is watched, or committed, before. Known are the streams that the store knew then.
+	// met is closed when the log's end was seen; nothing is watched, or committed, before. Known are the streams that
+	// the store knew then.
 	met   chan struct{}
 	known atomic.Pointer[[]string]
 
@@ -94,7 +95,8 @@ type session struct {
 	// unopenedSaved is what is to be saved of streams that are not open.
 	unopenedSaved map[string]checkpoint.Stream
 
-	// restart ends the session so that the next one begins at once; over is closed when this one has ended. Turns has what is to be read instead from now on.
+	// restart ends the session so that the next one begins at once; over is closed when this one has ended. Turns has
+	// what is to be read instead from now on.
 	restart func()
 	over    chan struct{}
 	turns   chan *turn

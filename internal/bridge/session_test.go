@@ -67,8 +67,8 @@ func (l shortLog) Run(ctx context.Context) error {
 	}
 }
 
-// sessions runs a pipeline without streams, each of whose sessions lasts as long as the next of lasts; below zero there is no sink for it. It returns
-// how long the pipeline waited after each.
+// sessions runs a pipeline without streams, each of whose sessions lasts as long as the next of lasts; below zero there
+// is no sink for it. It returns how long the pipeline waited after each.
 func sessions(t *testing.T, c Config, lasts ...time.Duration) (waits []time.Duration, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

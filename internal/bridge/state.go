@@ -24,7 +24,8 @@ type State struct {
 	// BufferedEvents and BufferedBytes are held between the API server and the acknowledgement, of at most BufferBytes.
 	// DeletedBytes of them are held of objects that do not exist any more.
 	BufferedEvents, BufferedBytes, BufferBytes, DeletedBytes int64
-	// Unmet is how long what was published before has been waiting for the end of the log to be read; zero where it was.
+	// Unmet is how long what was published before has been waiting for the end of the log to be read; zero where it
+	// was.
 	Unmet time.Duration
 	// Loss is the last time that the log was seen to have lost what it had acknowledged.
 	Loss health.Event
@@ -32,7 +33,8 @@ type State struct {
 	Writer health.Event
 	// Resyncs are those that run.
 	Resyncs []Resync
-	// Streams are those that are open, in the order in which they were opened, and then what is configured and not open yet.
+	// Streams are those that are open, in the order in which they were opened, and then what is configured and not open
+	// yet.
 	Streams []StreamState
 }
 
@@ -49,7 +51,8 @@ type CheckpointState struct {
 type StreamState struct {
 	Name                                    string
 	Namespace, LabelSelector, FieldSelector string
-	// Open: it is read. Else it is what the configuration asks for, and Err says why there is nothing to be read, if that is known.
+	// Open: it is read. Else it is what the configuration asks for, and Err says why there is nothing to be read, if
+	// that is known.
 	Open bool
 	// Doing is what it does, Since when. Live: it watches, and its first list is in the log.
 	Doing source.State
@@ -62,8 +65,9 @@ type StreamState struct {
 	Degraded bool
 	// Objects are those that the log has as existing.
 	Objects int
-	// Published counts its events that the broker has acknowledged since the process started, PerSecond those of the last ten seconds. LastEvent is when the last one
-	// was, to about a second; zero where there was none since the stream was opened.
+	// Published counts its events that the broker has acknowledged since the process started, PerSecond those of the
+	// last ten seconds. LastEvent is when the last one was, to about a second; zero where there was none since the
+	// stream was opened.
 	Published int64
 	PerSecond float64
 	LastEvent time.Time

@@ -145,7 +145,8 @@ func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {
 		got[2].Err != nil, "they are %+v", got)
 }
 
-// A resource that is not served when the process starts is read as it was before: without its namespaces all keys would be others.
+// A resource that is not served when the process starts is read as it was before: without its namespaces all keys would
+// be others.
 func TestSession_knows_of_a_stored_stream_what_its_name_does_not_tell(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
 	r, _ := saved(t, log, store)

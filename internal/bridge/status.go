@@ -29,8 +29,8 @@ type status struct {
 	since time.Time
 	// clearer, if not nil, is told instead of what the API server answers.
 	clearer error
-	// asked is when a failure had the catalog look at last, and doubt how long it is from then to the next time; 0 where
-	// there was none.
+	// asked is when a failure had the catalog look at last, and doubt how long it is from then to the next time; 0
+	// where there was none.
 	asked time.Time
 	doubt time.Duration
 	// complete: it has watched, so its first list is in the log.
@@ -136,8 +136,8 @@ func (t *status) watching() bool {
 	return t.state == source.Watching
 }
 
-// degraded returns why the stream is not read, if it is one that a wildcard names and the reason is its own: it may not be read, or is
-// not to be had. Empty if that is not so.
+// degraded returns why the stream is not read, if it is one that a wildcard names and the reason is its own: it may not
+// be read, or is not to be had. Empty if that is not so.
 func (t *status) degraded() string {
 	_, err := t.waits.Problem()
 	if t.stream.spec.Wildcard == nil || !ownFailure(err, t.stream.tells()) {
@@ -146,7 +146,8 @@ func (t *status) degraded() string {
 	return err.Error()
 }
 
-// ownFailure reports whether err says nothing of other streams. Kubernetes is whether the API server has the resource's group by itself, and not from another.
+// ownFailure reports whether err says nothing of other streams. Kubernetes is whether the API server has the resource's
+// group by itself, and not from another.
 func ownFailure(err error, kubernetes bool) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) ||
 		!kubernetes && apierrors.IsServiceUnavailable(err)

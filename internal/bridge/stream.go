@@ -41,7 +41,8 @@ type stream struct {
 	mu      sync.Mutex
 	ledger  *ledger.Ledger
 	pending map[string]*object
-	// saved is what the store has to say of the stream besides its position; committed what was committed last, and the committer's own.
+	// saved is what the store has to say of the stream besides its position; committed what was committed last, and the
+	// committer's own.
 	saved       checkpoint.Stream
 	committed   checkpoint.Stream
 	fingerprint string
@@ -67,7 +68,8 @@ type stream struct {
 	// published. Where a watch has shown it, the position stays at held until the next epoch begins.
 	mismatch *source.RewoundError
 	held     string
-	// again makes the stream list, when it is sent why. Distrusted: the log was seen to lack something that exists, and no list was made since.
+	// again makes the stream list, when it is sent why. Distrusted: the log was seen to lack something that exists, and
+	// no list was made since.
 	again      chan source.Why
 	distrusted bool
 	// left are the namespaces of what was to be deleted when the stream began to retire; nil if it does not.
@@ -179,8 +181,8 @@ func (s *stream) leaves(c *source.Change, last *sequence.Row) bool {
 	return s.mismatch != nil && c.Epoch == s.epoch && (c.Listed || s.revived(c, last))
 }
 
-// revived reports whether an object is there again, and newer, that was deleted: a uid has one life. Into a selection it
-// can come back: an end of an epoch before may be of an object that was not selected any more.
+// revived reports whether an object is there again, and newer, that was deleted: a uid has one life. Into a selection
+// it can come back: an end of an epoch before may be of an object that was not selected any more.
 func (s *stream) revived(c *source.Change, last *sequence.Row) bool {
 	if last == nil || c.Op == source.Deleted || !last.Ended() || last.UID != c.UID || s.Selective() {
 		return false
@@ -227,7 +229,8 @@ func (s *stream) repetition() int64 {
 	return cmp.Or(s.saved.Owes.Number, s.saved.Replay.Number, unnumbered)
 }
 
-// begins reports whether a change only shows what there was when the stream began. Where the checkpoint was lost it begins again, but for what the log has.
+// begins reports whether a change only shows what there was when the stream began. Where the checkpoint was lost it
+// begins again, but for what the log has.
 func (s *stream) begins(c *source.Change, known bool) bool {
 	return c.Reason == source.ReasonSnapshot ||
 		c.Reason == source.ReasonRelist && !known && s.saved.Owes.Cause == string(source.CauseCheckpointLost)
@@ -267,16 +270,17 @@ func (s *stream) enqueue(key string, d delta) {
 		s.session.inFlight.Enter()
 	}
 	if folded := o.push(d, s.spec.Latest); folded != nil {
-		// It waits already. If it were added once more, while a worker is about to take what waits, the queue would have it when nothing does.
+		// It waits already. If it were added once more, while a worker is about to take what waits, the queue would
+		// have it when nothing does.
 		s.drop(&folded.Change)
 		return
 	}
 	s.session.queue.Add(o)
 }
 
-// classify makes the attempt what the log has to be told next of the object, as far as the log is known: an addition or an
-// update, or before it the deletion of an object that had its name. row is what the ledger has of it, if it exists there. It reports false where
-// the log has it already. The caller holds mu.
+// classify makes the attempt what the log has to be told next of the object, as far as the log is known: an addition or
+// an update, or before it the deletion of an object that had its name. row is what the ledger has of it, if it exists
+// there. It reports false where the log has it already. The caller holds mu.
 func (s *stream) classify(o *object, row checkpoint.Row, exists bool) (fresh bool) {
 	d := &o.attempt.delta
 	last := ledger.LastOf(&row, exists)
@@ -368,7 +372,8 @@ func (s *stream) drop(c *source.Change) {
 	}
 }
 
-// safe returns a position that the log is complete up to, also in what it has been told about the stream; empty if there is none.
+// safe returns a position that the log is complete up to, also in what it has been told about the stream; empty if
+// there is none.
 func (s *stream) safe() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

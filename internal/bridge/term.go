@@ -18,8 +18,8 @@ func (t *Term) lost(f func()) (stop func() bool) {
 // held reports whether the pipeline may publish and commit; without a term it always may.
 func (t *Term) held() bool { return t == nil || t.Held.Err() == nil }
 
-// assume makes the term's number known, and durable before anything is published under it: a number that the checkpoint has is another writer's. The error is
-// ctx's, or permanent.
+// assume makes the term's number known, and durable before anything is published under it: a number that the checkpoint
+// has is another writer's. The error is ctx's, or permanent.
 func (p *session) assume(ctx context.Context) error {
 	t := p.cfg.Term
 	if t == nil {

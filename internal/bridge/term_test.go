@@ -125,7 +125,8 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 	}
 }
 
-// Two processes publish the same, each sure that it leads, and the broker has forgotten ids: what the log says last of an object decides.
+// Two processes publish the same, each sure that it leads, and the broker has forgotten ids: what the log says last of
+// an object decides.
 func TestTerm_a_writer_that_does_not_know_of_the_next_one_changes_nothing(t *testing.T) {
 	for seed := range uint64(20) {
 		log := newFakeLog()

@@ -189,8 +189,8 @@ func (p *session) yield(a *attempt, place uint64) {
 	}
 }
 
-// encode fills the attempt's message, and says what the sink has to check. Where the change cannot be encoded it returns why, and
-// the message is a rejection.
+// encode fills the attempt's message, and says what the sink has to check. Where the change cannot be encoded it
+// returns why, and the message is a rejection.
 func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 	a, m := &o.attempt, o.attempt.message
 	m.Verify, m.Previous = false, 0
@@ -275,8 +275,8 @@ func (p *session) failed(o *object, err error) {
 	}
 }
 
-// finish ends an attempt. Place is where the object's last event now is in the log; nil leaves the ledger as it is. r is the broker's
-// last word, if it had one.
+// finish ends an attempt. Place is where the object's last event now is in the log; nil leaves the ledger as it is. r
+// is the broker's last word, if it had one.
 func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	s := o.stream
 	a := o.attempt
@@ -338,8 +338,8 @@ func (p *session) landed(a *attempt, r sink.Receipt) {
 	}
 }
 
-// conflicted learns what the log has last of the object. If that makes the change old news, publish will see it; else the change comes
-// next after it.
+// conflicted learns what the log has last of the object. If that makes the change old news, publish will see it; else
+// the change comes next after it.
 func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
 	a, s, last := &o.attempt, o.stream, conflict.Last
 	a.conflicts++
@@ -379,7 +379,8 @@ func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
 }
 
 // renumber gives a republished event another number, because the log has the event of this one before other events of
-// the object. The number is durable when it returns. The error is ctx's, or permanent; then the object comes back later.
+// the object. The number is durable when it returns. The error is ctx's, or permanent; then the object comes back
+// later.
 func (p *session) renumber(ctx context.Context, o *object) error {
 	p.committing.Lock()
 	o.attempt.delta.Again = p.nextResync(0)
@@ -412,8 +413,8 @@ func (s *stream) found(key string, c *source.Change, has *encode.State, at uint6
 var errNotGiven = errors.New("the log has an epoch that the checkpoint has not given")
 
 // seek looks for an attempt's message among what the log got since it was first published: streams of single namespaces
-// announce themselves at the same subject, so that the last message there may be another's, and what is refused may have
-// been taken before. It reports whether the attempt is settled by that, or comes back later.
+// announce themselves at the same subject, so that the last message there may be another's, and what is refused may
+// have been taken before. It reports whether the attempt is settled by that, or comes back later.
 func (p *session) seek(ctx context.Context, o *object) bool {
 	a := &o.attempt
 	a.sought = false

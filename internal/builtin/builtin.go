@@ -11,7 +11,8 @@ import (
 // scope has the plurals of a group's resources.
 type scope struct{ group, namespaced, global string }
 
-// scopes are the resources that an API server of Kubernetes 1.36 has by itself; older ones lack some. Names that two groups have are those of the first one, as for kubectl.
+// scopes are the resources that an API server of Kubernetes 1.36 has by itself; older ones lack some. Names that two
+// groups have are those of the first one, as for kubectl.
 var scopes = []scope{
 	{
 		"", "configmaps endpoints events limitranges persistentvolumeclaims pods podtemplates replicationcontrollers resourcequotas secrets serviceaccounts services",
@@ -50,10 +51,12 @@ const members = "action addressType aggregationRule allowVolumeExpansion allowed
 	"provisioner reason reclaimPolicy regarding related reportingComponent reportingController reportingInstance revision roleRef rules scheduling secrets series source spec " +
 	"status storageClassName stringData subjects subsets template type value volumeBindingMode webhooks"
 
-// Member reports whether an object of a resource that an API server has by itself may have a member of that name at its top.
+// Member reports whether an object of a resource that an API server has by itself may have a member of that name at its
+// top.
 func Member(name string) bool { return slices.Contains(strings.Fields(members), name) }
 
-// Find looks among the resources that an API server has by itself for the plural. In tells whether only a group was looked in, which may be the empty one.
+// Find looks among the resources that an API server has by itself for the plural. In tells whether only a group was
+// looked in, which may be the empty one.
 func Find(plural, group string, in bool) (k Known, found bool) {
 	for _, s := range scopes {
 		if in && s.group != group {

@@ -24,15 +24,17 @@ type Found struct {
 type Place interface {
 	// String names it for a person.
 	String() string
-	// Look returns what the checkpoint holds, and disturbs nobody. A checkpoint that was never written has the zero identity.
+	// Look returns what the checkpoint holds, and disturbs nobody. A checkpoint that was never written has the zero
+	// identity.
 	Look(ctx context.Context) (*Found, error)
-	// Running is a [*RunningError] if a bridge is seen to run with the checkpoint now. At a broker that takes a while, and
-	// [Place.Change] does it.
+	// Running is a [*RunningError] if a bridge is seen to run with the checkpoint now. At a broker that takes a while,
+	// and [Place.Change] does it.
 	Running() error
 	// Caution says for a person what to know before a change, if Running cannot tell; it is empty otherwise.
 	Caution() string
-	// Change opens a checkpoint that was written, and commits what decide makes of its state, if that moves anything. Backup is where a copy of what it held is; empty where there is
-	// none. The error is a [*RunningError] while a bridge runs.
+	// Change opens a checkpoint that was written, and commits what decide makes of its state, if that moves anything.
+	// Backup is where a copy of what it held is; empty where there is none. The error is a [*RunningError] while a
+	// bridge runs.
 	Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error)
 	// Discard removes a checkpoint that an older version has written, so that the next start makes a new one. Backup is
 	// where it is now; empty where it is gone. The error is a [*RunningError] while a bridge is seen to run.

@@ -144,7 +144,8 @@ func printRoles(s *streams, f *rbacFlags, args []string) error {
 	return printManifests(s.Out, rbac.Least(reads, lease, f.names))
 }
 
-// leaseOf returns the lease by which processes with a configuration agree; nil where there is one process. Its namespace is the bridge's, where the file does not say another.
+// leaseOf returns the lease by which processes with a configuration agree; nil where there is one process. Its
+// namespace is the bridge's, where the file does not say another.
 func leaseOf(cfg *config.Config, f *rbacFlags) (*rbac.Lease, error) {
 	e := cfg.LeaderElection
 	switch {
@@ -210,8 +211,8 @@ func lookAny(name config.ResourceName, look func(config.ResourceName) (source.Re
 	return source.Resource{Group: cmp.Or(name.Group, rbac.Any), Resource: rbac.Any, Namespaced: true}, nil
 }
 
-// offline finds a resource without a cluster: one that API servers have by themselves, or one that is named with a group that is none of theirs, which is believed to be
-// a plural and to be in namespaces.
+// offline finds a resource without a cluster: one that API servers have by themselves, or one that is named with a
+// group that is none of theirs, which is believed to be a plural and to be in namespaces.
 func offline(name config.ResourceName) (source.Resource, error) {
 	r := source.Resource{Group: name.Group, Version: name.Version, Resource: name.Plural}
 	inGroup := name.Group != "" || name.Version != ""

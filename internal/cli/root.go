@@ -52,8 +52,8 @@ func noArgs(instead string) cobra.PositionalArgs {
 	}
 }
 
-// newRoot returns the command with all its subcommands. Commands write to s only, end when their context does, and return
-// errors instead of printing them.
+// newRoot returns the command with all its subcommands. Commands write to s only, end when their context does, and
+// return errors instead of printing them.
 func newRoot(s *streams) *cobra.Command {
 	var printVersion bool
 	root := &cobra.Command{
@@ -73,7 +73,8 @@ func newRoot(s *streams) *cobra.Command {
 		_, err := io.WriteString(s.Out, lineOf(s.Build))
 		return err
 	}
-	// Not cobra's own flag: its text would be a template, and with templates the linker keeps every exported method of every type, a fifth of the program.
+	// Not cobra's own flag: its text would be a template, and with templates the linker keeps every exported method of
+	// every type, a fifth of the program.
 	root.Flags().BoolVarP(&printVersion, "version", "v", false, "version for kube-eventbridge")
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
@@ -85,7 +86,8 @@ func newRoot(s *streams) *cobra.Command {
 	return root
 }
 
-// Main runs the command line of the process, and returns its exit code. Version and commit are what the linker was told.
+// Main runs the command line of the process, and returns its exit code. Version and commit are what the linker was
+// told.
 func Main(version, commit string) int {
 	ctx, stop := exit.NotifyContext(context.Background(), func(code int) {
 		fmt.Fprintln(os.Stderr,

@@ -74,8 +74,8 @@ func newRunCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
-// hangups returns where each SIGHUP is told from now on, and what ends that. Without a file there is nothing to be loaded
-// again, and a terminal that closes ends the process.
+// hangups returns where each SIGHUP is told from now on, and what ends that. Without a file there is nothing to be
+// loaded again, and a terminal that closes ends the process.
 func (f *runFlags) hangups(s *streams) (<-chan os.Signal, func()) {
 	if s.Hangups == nil || f.file == "" {
 		return nil, func() {}
@@ -156,5 +156,6 @@ func (f *runFlags) override(cfg *config.Config) {
 	cfg.Kubernetes.Context = cmp.Or(f.context, cfg.Kubernetes.Context)
 }
 
-// serves reports whether there is a server for metrics and probes. What prints to a terminal has none unless it is asked for, so that it runs beside a bridge.
+// serves reports whether there is a server for metrics and probes. What prints to a terminal has none unless it is
+// asked for, so that it runs beside a bridge.
 func (f *runFlags) serves() bool { return f.file != "" || f.output == "" || f.listen != "" }

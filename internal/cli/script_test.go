@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"kube-eventbridge": func() { os.Exit(Main("", "")) }})
 }
 
-// leakChecked fails tests that pass and leave goroutines behind. The commands of scripts are processes of their own, and not
-// checked.
+// leakChecked fails tests that pass and leave goroutines behind. The commands of scripts are processes of their own,
+// and not checked.
 type leakChecked struct{ testscript.TestingM }
 
 func (m leakChecked) Run() int {

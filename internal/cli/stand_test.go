@@ -15,7 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// Files of secrets come and go; a process that stands by can wait for them, as one that leads does, until the Lease is free: a takeover without them ends the process, as a start does.
+// Files of secrets come and go; a process that stands by can wait for them, as one that leads does, until the Lease is
+// free: a takeover without them ends the process, as a start does.
 func TestStand_goes_on_where_a_former_leader_cannot_read_what_it_needs_to_stand_by(t *testing.T) {
 	file, lease := apptest.Elected(t)
 	p := runs(t, "run", "--config", file)

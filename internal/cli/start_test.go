@@ -104,7 +104,8 @@ func TestRun_that_prints_has_a_server_only_where_it_is_asked_for(t *testing.T) {
 func TestRun_names_the_flag_for_another_directory(t *testing.T) {
 	api, dir := apptest.APIServer(t, apptest.Identified), t.TempDir()
 	log := published(t, byArgs(t, api, dir), func() {
-		// A second server in a directory that is in use would destroy it: the checkpoint has to be refused before there is one.
+		// A second server in a directory that is in use would destroy it: the checkpoint has to be refused before there
+		// is one.
 		fails(t, byArgs(t, api, dir), exit.Failed, "is in use by another kube-eventbridge", "another path is named with --data-dir")
 	})
 	assert.NotContains(t, log, `"level":"WARN"`, "there is a warning")

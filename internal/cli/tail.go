@@ -155,7 +155,8 @@ func (f *tailFlags) run(cmd *cobra.Command, s *streams, args []string) error {
 	return tail.Run(cmd.Context(), l, cfg)
 }
 
-// check refuses flags that do not go together, and those that nothing can match; given says which are on the command line.
+// check refuses flags that do not go together, and those that nothing can match; given says which are on the command
+// line.
 func (f *tailFlags) check(given func(string) bool) error {
 	for _, group := range [][]string{
 		{"from-start", "last", "since", "since-time"}, {"creds", "nkey", "token-file", "user"}, {"all-namespaces", "namespace"},

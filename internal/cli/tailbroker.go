@@ -22,7 +22,8 @@ type logSource struct {
 	kafka *config.Kafka
 }
 
-// source says what is read from: what flags say, else the configuration, else the environment. given says which flags are on the command line.
+// source says what is read from: what flags say, else the configuration, else the environment. given says which flags
+// are on the command line.
 func (f *tailFlags) source(given func(string) bool) (logSource, error) {
 	var from logSource
 	if f.config != "" {

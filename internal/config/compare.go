@@ -8,11 +8,14 @@ import (
 	"slices"
 )
 
-// Difference is what has to be done in a process for another configuration to hold. Pipelines are named in the order of the configuration that they are in.
+// Difference is what has to be done in a process for another configuration to hold. Pipelines are named in the order of
+// the configuration that they are in.
 type Difference struct {
-	// Fixed are those differences that no process can have while it runs, without places. Where there are any, the rest does not count.
+	// Fixed are those differences that no process can have while it runs, without places. Where there are any, the rest
+	// does not count.
 	Fixed Problems
-	// Added and Removed are pipelines; of those in Resources nothing else is different than what they read, and of those in Changed more than that.
+	// Added and Removed are pipelines; of those in Resources nothing else is different than what they read, and of
+	// those in Changed more than that.
 	Added, Removed, Resources, Changed []string
 	// Others are keys beside pipelines that are different.
 	Others []string

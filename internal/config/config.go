@@ -48,15 +48,18 @@ type Resource struct {
 	Resource ResourceName `yaml:"resource"`
 	// Exclude are the resources that a wildcard leaves out.
 	Exclude []ResourceName `yaml:"exclude"`
-	// Namespaces makes one stream of each; empty: one stream of all. Of a wildcard they leave out what is in no namespace.
+	// Namespaces makes one stream of each; empty: one stream of all. Of a wildcard they leave out what is in no
+	// namespace.
 	Namespaces []string `yaml:"namespaces"`
-	// NamespaceSelector makes one stream of each namespace whose labels match. Of a wildcard it leaves out what is in no namespace.
+	// NamespaceSelector makes one stream of each namespace whose labels match. Of a wildcard it leaves out what is in
+	// no namespace.
 	NamespaceSelector string `yaml:"namespaceSelector"`
 	LabelSelector     string `yaml:"labelSelector"`
 	FieldSelector     string `yaml:"fieldSelector"`
 	// Operations are those of which events are published.
 	Operations []Operation `yaml:"operations"`
-	// IgnoreChanges lists paths, as encode.ParsePath takes them: an update in which nothing else is different is not published.
+	// IgnoreChanges lists paths, as encode.ParsePath takes them: an update in which nothing else is different is not
+	// published.
 	IgnoreChanges []string `yaml:"ignoreChanges"`
 	// Filter is an expression of CEL that is true for events that are published; empty: all are.
 	Filter string `yaml:"filter"`
@@ -111,8 +114,8 @@ type Sink struct {
 // Stdout writes one event a line to the standard output.
 type Stdout struct{}
 
-// TLS says whom to trust and how to prove who we are. Empty fields mean: the system's certificate authorities, no client
-// certificate, the host that is connected to.
+// TLS says whom to trust and how to prove who we are. Empty fields mean: the system's certificate authorities, no
+// client certificate, the host that is connected to.
 type TLS struct {
 	CAFile     string `yaml:"caFile"`
 	CertFile   string `yaml:"certFile"`

@@ -506,7 +506,8 @@ func TestConfig_sets_a_part_of_the_buffer_aside_where_watches_can_be_shared(t *t
 	}
 }
 
-// Whatever the file, nothing panics; what is wrong has a place in the file and fits one line; and what is taken is complete.
+// Whatever the file, nothing panics; what is wrong has a place in the file and fits one line; and what is taken is
+// complete.
 func FuzzLoad(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.yaml")
 	for _, file := range append(files, exampleFile) {

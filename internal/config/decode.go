@@ -292,8 +292,8 @@ func validKeys(t reflect.Type) string {
 	return "valid keys: " + strings.Join(valid, ", ")
 }
 
-// mappingHint says what to write instead of node, where a mapping for t belongs. It repeats node only where that is the name of
-// a resource.
+// mappingHint says what to write instead of node, where a mapping for t belongs. It repeats node only where that is the
+// name of a resource.
 func mappingHint(node ast.Node, t reflect.Type) string {
 	if t == reflect.TypeFor[Resource]() {
 		text, _ := textOf(node, false)

@@ -44,8 +44,8 @@ func (d *decoder) usable(entry *ast.MappingValueNode, path string, first map[str
 	}
 }
 
-// texts fills v, a map of texts by names that only the reader of the map knows. Numbers, true and false are taken as they are
-// written, so that they need no quotes.
+// texts fills v, a map of texts by names that only the reader of the map knows. Numbers, true and false are taken as
+// they are written, so that they need no quotes.
 func (d *decoder) texts(node ast.Node, path string, v reflect.Value) {
 	const valid = "write {} or names with values"
 	entries, ok := entriesOf(node)

@@ -74,15 +74,16 @@ type Args struct {
 	// Namespaces and LabelSelector hold for each resource; empty means all.
 	Namespaces    []string
 	LabelSelector string
-	// Listen is where metrics and health are served, BrokerListen where the embedded server listens, and DataDir where state is
-	// kept; empty means the defaults. A relative DataDir is relative to the working directory.
+	// Listen is where metrics and health are served, BrokerListen where the embedded server listens, and DataDir where
+	// state is kept; empty means the defaults. A relative DataDir is relative to the working directory.
 	Listen, BrokerListen, DataDir string
 	// Stdout publishes to the standard output instead of the embedded server.
 	Stdout bool
 }
 
-// FromArgs returns the configuration of "run pods deployments.apps": one pipeline named default, with the embedded server
-// as its sink; or one named stdout, whose checkpoint is another: what one of the two has told, the other one has not. An error is a [Problems], whose paths are argument 1, argument 2, --namespace, --selector, --listen,
+// FromArgs returns the configuration of "run pods deployments.apps": one pipeline named default, with the embedded
+// server as its sink; or one named stdout, whose checkpoint is another: what one of the two has told, the other one has
+// not. An error is a [Problems], whose paths are argument 1, argument 2, --namespace, --selector, --listen,
 // --broker-listen and --data-dir.
 func FromArgs(args Args) (*Config, error) {
 	if len(args.Resources) == 0 {
@@ -202,7 +203,8 @@ func (c *Config) KeepsState() bool {
 	})
 }
 
-// CheckpointPath returns the file that holds the positions of p; where none is given, p's name and .db in [Config.StateDir].
+// CheckpointPath returns the file that holds the positions of p; where none is given, p's name and .db in
+// [Config.StateDir].
 func (c *Config) CheckpointPath(p *Pipeline) (string, error) {
 	if p.Checkpoint.File.Path != "" {
 		return p.Checkpoint.File.Path, nil
@@ -234,8 +236,8 @@ func (c *Config) BufferShare(p *Pipeline) Size {
 // minShared is what may wait for streams that share a watch even where pipelines ask for all of the buffer.
 const minShared = 1 << 20
 
-// SharedBuffer returns the part of the common buffer for what waits for streams that are behind others with which they share a watch: a sixteenth; 0
-// where there is nothing to share.
+// SharedBuffer returns the part of the common buffer for what waits for streams that are behind others with which they
+// share a watch: a sixteenth; 0 where there is nothing to share.
 func (c *Config) SharedBuffer() Size {
 	shares := len(c.Pipelines) > 1
 	for _, p := range c.Pipelines {

@@ -11,12 +11,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 )
 
-// LeaderElection says how one of several processes with this configuration becomes the one that publishes. Its keys are those of Kubernetes' own components.
+// LeaderElection says how one of several processes with this configuration becomes the one that publishes. Its keys are
+// those of Kubernetes' own components.
 type LeaderElection struct {
 	// ResourceName and ResourceNamespace are those of the Lease; an empty namespace is the process's own.
 	ResourceName      string `yaml:"resourceName"`
 	ResourceNamespace string `yaml:"resourceNamespace"`
-	// LeaseDuration is how long after its last renewal others leave the Lease alone, RenewDeadline how long after that its holder goes on, RetryPeriod is between renewals.
+	// LeaseDuration is how long after its last renewal others leave the Lease alone, RenewDeadline how long after that
+	// its holder goes on, RetryPeriod is between renewals.
 	LeaseDuration time.Duration `yaml:"leaseDuration"`
 	RenewDeadline time.Duration `yaml:"renewDeadline"`
 	RetryPeriod   time.Duration `yaml:"retryPeriod"`

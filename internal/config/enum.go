@@ -81,7 +81,8 @@ func (OnReject) choices() choices { return choices{now: []string{"publish", "sto
 // Oversize says what becomes of an event that is too large for the broker.
 type Oversize string
 
-// What may become of it: a rejection, the event with the object's metadata alone, or that and the whole data in the object store of a NATS server.
+// What may become of it: a rejection, the event with the object's metadata alone, or that and the whole data in the
+// object store of a NATS server.
 const (
 	OversizeReject   Oversize = "reject"
 	OversizeMetadata Oversize = "metadata"

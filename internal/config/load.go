@@ -30,9 +30,9 @@ const (
 	maxProblems = 100
 )
 
-// Load reads and checks the file. An error is a [Problems] with everything that is wrong with it. The warnings name what
-// is allowed and costs something that is otherwise promised. Relative paths in the file are relative to its directory, and
-// absolute in what is returned.
+// Load reads and checks the file. An error is a [Problems] with everything that is wrong with it. The warnings name
+// what is allowed and costs something that is otherwise promised. Relative paths in the file are relative to its
+// directory, and absolute in what is returned.
 func Load(file string) (c *Config, warnings Problems, err error) {
 	data, err := Read(file)
 	if err != nil {
@@ -296,8 +296,8 @@ func bounded(tokens token.Tokens) error {
 	return nil
 }
 
-// tab finds a tab in the indentation of a line that says something; inside a literal block it may be legal, and is refused all
-// the same: nothing here needs one.
+// tab finds a tab in the indentation of a line that says something; inside a literal block it may be legal, and is
+// refused all the same: nothing here needs one.
 func tab(data []byte) (mark, bool) {
 	line := 0
 	for text := range bytes.Lines(data) {

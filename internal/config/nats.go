@@ -50,7 +50,8 @@ type CheckpointNATS struct {
 	NATSAccess `yaml:",inline"`
 }
 
-// CheckpointServers returns the NATS servers that have the checkpoint of p, which is in NATS, and how they are told who we are.
+// CheckpointServers returns the NATS servers that have the checkpoint of p, which is in NATS, and how they are told who
+// we are.
 func (p *Pipeline) CheckpointServers() ([]string, *NATSAccess) {
 	if c := p.Checkpoint.NATS; len(c.Servers) > 0 || p.Sink.NATS == nil {
 		return c.Servers, &c.NATSAccess

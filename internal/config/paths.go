@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// resolve makes the relative paths of c those of files in dir, so that they mean the same wherever the process is started.
+// resolve makes the relative paths of c those of files in dir, so that they mean the same wherever the process is
+// started.
 func (c *Config) resolve(dir string) {
 	for _, p := range c.paths() {
 		if *p.value != "" && !filepath.IsAbs(*p.value) {

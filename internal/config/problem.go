@@ -11,8 +11,8 @@ import (
 
 // Problem is one thing that is wrong with a configuration.
 type Problem struct {
-	// File, Line and Column say where, from 1, columns in characters. Line is 0 where there is no place: the file cannot be
-	// read, or the configuration comes from arguments.
+	// File, Line and Column say where, from 1, columns in characters. Line is 0 where there is no place: the file
+	// cannot be read, or the configuration comes from arguments.
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
@@ -88,7 +88,8 @@ func shortened(s string, words []string) (found string) {
 	return found
 }
 
-// editDistance counts the insertions, removals and replacements of bytes, and exchanges of two that are beside each other, that make b of a.
+// editDistance counts the insertions, removals and replacements of bytes, and exchanges of two that are beside each
+// other, that make b of a.
 func editDistance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return len(a) + len(b)

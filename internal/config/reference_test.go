@@ -21,7 +21,8 @@ import (
 
 const referenceFile = "../../docs/configuration.md"
 
-// The reference in the repository is what these types and the example's comments say; go test ./internal/config -run Reference -update writes it.
+// The reference in the repository is what these types and the example's comments say; go test ./internal/config -run
+// Reference -update writes it.
 func TestReference_is_up_to_date(t *testing.T) {
 	r := reference{t: t, docs: exampleComments(t)}
 	r.section(reflect.ValueOf(*Default()), "")
@@ -96,7 +97,8 @@ func (r *reference) fields(v reflect.Value, path string) (all []referenceField) 
 	return all
 }
 
-// mappingOf returns the mapping that a value is, points to, or lists, with its defaults, and its path; else the zero Value.
+// mappingOf returns the mapping that a value is, points to, or lists, with its defaults, and its path; else the zero
+// Value.
 func mappingOf(v reflect.Value, path string) (reflect.Value, string) {
 	switch {
 	case v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice:

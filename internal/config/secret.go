@@ -46,7 +46,8 @@ func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText implements encoding.TextMarshaler, which JSON and YAML encoders use.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Credentials are what a NATS server is told of who we are, read from where the configuration says. At most one kind is set.
+// Credentials are what a NATS server is told of who we are, read from where the configuration says. At most one kind is
+// set.
 type Credentials struct {
 	Token    Secret
 	User     string
@@ -69,7 +70,8 @@ func (n *NATSAccess) Credentials() (Credentials, error) {
 	return c, nil
 }
 
-// KafkaCredentials are what Kafka brokers are told of who we are, read from where the configuration says. They are for one mechanism.
+// KafkaCredentials are what Kafka brokers are told of who we are, read from where the configuration says. They are for
+// one mechanism.
 type KafkaCredentials struct {
 	User     string
 	Password Secret
@@ -81,7 +83,8 @@ type KafkaCredentials struct {
 	Scopes             []string
 }
 
-// Credentials reads the secrets that k names. A file's trailing line end is not part of the secret. Without sasl they are the zero value.
+// Credentials reads the secrets that k names. A file's trailing line end is not part of the secret. Without sasl they
+// are the zero value.
 func (k *Kafka) Credentials() (KafkaCredentials, error) {
 	s := k.SASL
 	if s == nil {
@@ -98,7 +101,8 @@ func (k *Kafka) Credentials() (KafkaCredentials, error) {
 	return c, nil
 }
 
-// HashKey reads the key of the hashes of Secrets' values; the zero Secret where there are none. A file's trailing line end is not part of it.
+// HashKey reads the key of the hashes of Secrets' values; the zero Secret where there are none. A file's trailing line
+// end is not part of it.
 func (s *Secrets) HashKey() (Secret, error) {
 	h := s.Hashes
 	if h == nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 )
 
-// subject checks the template of a NATS subject, and warns where the encoder cannot tell that each object has one of its own.
+// subject checks the template of a NATS subject, and warns where the encoder cannot tell that each object has one of
+// its own.
 func (v *validator) subject(path, template string) {
 	t, err := encode.ParseTemplate(encode.Subject, template)
 	switch {
@@ -76,8 +77,8 @@ func jetStreamOf(p *Pipeline) (*JetStream, []string) {
 	}
 }
 
-// known returns the values of the placeholders that are known before the API server is asked. Namespaces count as unknown: the
-// markers of a resource have one subject whatever the namespace.
+// known returns the values of the placeholders that are known before the API server is asked. Namespaces count as
+// unknown: the markers of a resource have one subject whatever the namespace.
 func known(p *Pipeline, r ResourceName) map[string]string {
 	values := map[string]string{"pipeline": p.Name}
 	if !r.Wildcard() {

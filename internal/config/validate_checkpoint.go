@@ -44,7 +44,8 @@ func (v *validator) checkpointKafka(path string, p *Pipeline) {
 	}
 }
 
-// maxBucket is how long a bucket's name may be: its stream has a prefix before it, and directories are named after that.
+// maxBucket is how long a bucket's name may be: its stream has a prefix before it, and directories are named after
+// that.
 const maxBucket = 200
 
 func (v *validator) checkpointNATS(path string, p *Pipeline) {

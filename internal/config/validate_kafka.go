@@ -103,8 +103,8 @@ func (v *validator) count(path, what string, n, most int) {
 	}
 }
 
-// sharedTopic refuses what b, at path, publishes of the objects of a into the same topic: a record's key does not tell pipelines apart, so that
-// compaction would keep the last of either.
+// sharedTopic refuses what b, at path, publishes of the objects of a into the same topic: a record's key does not tell
+// pipelines apart, so that compaction would keep the last of either.
 func (v *validator) sharedTopic(path string, a, b *Pipeline) {
 	x, y := a.Sink.Kafka, b.Sink.Kafka
 	if x == nil || y == nil || !commonBroker(x, y) || v.topic(a) != v.topic(b) {
@@ -148,8 +148,8 @@ func (v *validator) checkpointTopics(path string, a, b *Pipeline) {
 
 var topicPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
-// publishes reports whether a topic may be one of p's sink, which takes every topic that fits the template for its own, whatever resources
-// the pipeline has.
+// publishes reports whether a topic may be one of p's sink, which takes every topic that fits the template for its own,
+// whatever resources the pipeline has.
 func (v *validator) publishes(p *Pipeline, topic string) bool {
 	const unknown, uid = `[A-Za-z0-9._-]+`, `[0-9a-f-]{36}`
 	if p.Sink.Kafka == nil {

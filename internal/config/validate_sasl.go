@@ -17,7 +17,8 @@ type used struct {
 	set bool
 }
 
-// sasl checks that there is one way to say who we are, and that it is whole. Secrets, or what may be one, are not repeated.
+// sasl checks that there is one way to say who we are, and that it is whole. Secrets, or what may be one, are not
+// repeated.
 func (v *validator) sasl(path string, s *SASL, protected bool) {
 	password := []used{{"user", s.User != ""}, {"passwordFile", s.PasswordFile != ""}, {"passwordEnv", s.PasswordEnv != ""}}
 	fetched := []used{

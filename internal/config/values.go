@@ -52,9 +52,9 @@ func sizeHint(text string) string {
 func (s Size) String() string { return resource.NewQuantity(int64(s), resource.BinarySI).String() }
 
 // ResourceName names a resource as kubectl takes it, plural[.version][.group]. A group without a version means the
-// version that the API server prefers; a version without a group means the core group; neither, that the API server decides
-// which resource of that name it is. Plural "*" means every resource of a group, or of all groups where Group is empty, each in the version that the API server
-// prefers.
+// version that the API server prefers; a version without a group means the core group; neither, that the API server
+// decides which resource of that name it is. Plural "*" means every resource of a group, or of all groups where Group
+// is empty, each in the version that the API server prefers.
 type ResourceName struct{ Plural, Version, Group string }
 
 var (
@@ -63,8 +63,8 @@ var (
 	groupPattern   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// UnmarshalText implements encoding.TextUnmarshaler. The version is recognised by its form, so "pods.v1" is version v1 of
-// the core group.
+// UnmarshalText implements encoding.TextUnmarshaler. The version is recognised by its form, so "pods.v1" is version v1
+// of the core group.
 func (r *ResourceName) UnmarshalText(text []byte) error {
 	const valid = "write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps"
 	s := string(text)
@@ -142,7 +142,8 @@ func (r ResourceName) String() string {
 	return s
 }
 
-// Arg returns the name as Kubernetes' schema.ParseResourceArg takes it: there the core group after a version is a trailing dot.
+// Arg returns the name as Kubernetes' schema.ParseResourceArg takes it: there the core group after a version is a
+// trailing dot.
 func (r ResourceName) Arg() string {
 	if r.Version != "" && r.Group == "" {
 		return r.String() + "."
@@ -170,7 +171,8 @@ func meanings(of []Resource) []meaning {
 	return all
 }
 
-// overlaps reports whether both may name the same objects, and neither yields to the other: versions of a resource are the same objects.
+// overlaps reports whether both may name the same objects, and neither yields to the other: versions of a resource are
+// the same objects.
 func (r meaning) overlaps(o meaning) bool {
 	if r.Wildcard() || o.Wildcard() {
 		return r.ResourceName == o.ResourceName

@@ -205,7 +205,8 @@ func TestClosest_is_what_was_probably_meant_or_nothing(t *testing.T) {
 	}
 }
 
-// A checkpoint is where the events are, unless it names servers of its own: those are told who we are by what stands beside them alone.
+// A checkpoint is where the events are, unless it names servers of its own: those are told who we are by what stands
+// beside them alone.
 func TestCheckpoint_in_NATS_is_where_the_events_are_unless_it_says_otherwise(t *testing.T) {
 	const sink = `sink: {nats: {servers: ["nats://log:4222"], credsFile: /log.creds, tls: {caFile: /ca.crt}}}`
 	log := NATSAccess{CredsFile: "/log.creds", TLS: &TLS{CAFile: "/ca.crt"}}

@@ -20,8 +20,8 @@ type Config struct {
 	Name   string
 	// Identity tells this process from all others, also from those before it.
 	Identity string
-	// Duration is how long after its last renewal others leave the Lease alone, in whole seconds. Who holds it renews it every Retry, and gives up Deadline after the
-	// last renewal, which has to be shorter than Duration.
+	// Duration is how long after its last renewal others leave the Lease alone, in whole seconds. Who holds it renews
+	// it every Retry, and gives up Deadline after the last renewal, which has to be shorter than Duration.
 	Duration, Deadline, Retry time.Duration
 	Log                       *slog.Logger
 }
@@ -81,14 +81,14 @@ func (c *Candidate) Err() error {
 type Term struct {
 	// Number is greater than those of all terms before, and at least 1, unless somebody has deleted the Lease.
 	Number int64
-	// Held ends when the Lease is lost, or may be: Deadline after the last renewal was begun, and as soon as another holder is seen. Its cause says why.
-	// Nothing may be written from then on.
+	// Held ends when the Lease is lost, or may be: Deadline after the last renewal was begun, and as soon as another
+	// holder is seen. Its cause says why. Nothing may be written from then on.
 	Held context.Context
 }
 
-// Run stands for the Lease until ctx ends, and calls lead for each term, with ctx. Lead has to return when ctx has ended and it is done with what it has begun, and
-// at once when the term's Held has ended. The Lease is given back when lead has returned, if it is still held. Run returns nil when ctx has ended, or the
-// first error of lead.
+// Run stands for the Lease until ctx ends, and calls lead for each term, with ctx. Lead has to return when ctx has
+// ended and it is done with what it has begun, and at once when the term's Held has ended. The Lease is given back when
+// lead has returned, if it is still held. Run returns nil when ctx has ended, or the first error of lead.
 func (c *Candidate) Run(ctx context.Context, lead func(context.Context, Term) error) error {
 	for ctx.Err() == nil {
 		h := c.acquire(ctx)
@@ -222,7 +222,8 @@ func holderOf(l *v1.Lease) string {
 	return *l.Spec.HolderIdentity
 }
 
-// sighting is a state of the Lease, and when it was seen first. The times within a Lease are of another's clock and say nothing here.
+// sighting is a state of the Lease, and when it was seen first. The times within a Lease are of another's clock and say
+// nothing here.
 type sighting struct {
 	lease *v1.Lease
 	at    time.Time

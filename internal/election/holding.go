@@ -32,7 +32,8 @@ type holding struct {
 	expiry    *time.Timer
 }
 
-// hold returns what the request that was begun then has taken. Others count the duration from when they see it, which is later.
+// hold returns what the request that was begun then has taken. Others count the duration from when they see it, which
+// is later.
 func (c *Candidate) hold(ctx context.Context, lease *v1.Lease, began time.Time) *holding {
 	h := &holding{candidate: c, lease: lease}
 	h.held, h.lose = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -82,7 +83,8 @@ func (h *holding) renewOnce() error {
 	return err
 }
 
-// reread looks whose the Lease is that was changed meanwhile; it may have been by a renewal of which the answer was lost. It returns an error: nothing was renewed.
+// reread looks whose the Lease is that was changed meanwhile; it may have been by a renewal of which the answer was
+// lost. It returns an error: nothing was renewed.
 func (h *holding) reread(ctx context.Context) error {
 	lease, err := h.candidate.cfg.Client.Get(ctx, h.candidate.cfg.Name, metav1.GetOptions{})
 	switch {
@@ -99,14 +101,16 @@ func (h *holding) reread(ctx context.Context) error {
 	return err
 }
 
-// release gives the Lease back if it is as it was renewed last, or a renewal of which the answer was lost has changed it.
+// release gives the Lease back if it is as it was renewed last, or a renewal of which the answer was lost has changed
+// it.
 func (h *holding) release(ctx context.Context) {
 	if cause := context.Cause(h.held); !errors.Is(cause, errTaken) && !errors.Is(cause, errDeleted) {
 		h.candidate.giveBack(ctx, h.lease)
 	}
 }
 
-// giveBack makes the Lease nobody's if it is this process's: in the state that it is known in, or, where that is nil or not the newest, whatever it is.
+// giveBack makes the Lease nobody's if it is this process's: in the state that it is known in, or, where that is nil or
+// not the newest, whatever it is.
 func (c *Candidate) giveBack(ctx context.Context, known *v1.Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()

@@ -47,7 +47,8 @@ func (a *Answer) Stranger(what string) error {
 	return fmt.Errorf("%s, and none of a bridge that %s", a.stranger, what)
 }
 
-// Ask makes a request, which takes 10 s at most. An error says that there was no answer, and shows no password of the address.
+// Ask makes a request, which takes 10 s at most. An error says that there was no answer, and shows no password of the
+// address.
 func (c *Client) Ask(ctx context.Context, method string, query url.Values) (*Answer, error) {
 	u := c.at
 	u.RawQuery = query.Encode()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package endpoint is what the interfaces of a bridge's HTTP server have in common: how a client finds them, and under which names they answer.
+// Package endpoint is what the interfaces of a bridge's HTTP server have in common: how a client finds them, and under
+// which names they answer.
 package endpoint
 
 import (

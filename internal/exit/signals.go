@@ -24,7 +24,8 @@ func NotifyContext(parent context.Context, exit func(int)) (ctx context.Context,
 }
 
 // cancelOnSignal returns a context that the first signal ends, so that the work can be drained. The second signal calls
-// exit with 128+n, as a shell reports a process that signal n has killed. When stop has returned, signals is read no more.
+// exit with 128+n, as a shell reports a process that signal n has killed. When stop has returned, signals is read no
+// more.
 func cancelOnSignal(parent context.Context, signals <-chan os.Signal, exit func(int)) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	done := make(chan struct{})
@@ -49,7 +50,8 @@ func cancelOnSignal(parent context.Context, signals <-chan os.Signal, exit func(
 	}
 }
 
-// Hangups returns where each SIGHUP is told instead of ending the process, and what ends that. Two in a short time may be told as one.
+// Hangups returns where each SIGHUP is told instead of ending the process, and what ends that. Two in a short time may
+// be told as one.
 func Hangups() (<-chan os.Signal, func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)

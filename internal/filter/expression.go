@@ -18,7 +18,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// costLimit bounds the steps of one evaluation, in units of CEL: a tenth of what the API server allows an expression. What it reads is bounded by a meter.
+// costLimit bounds the steps of one evaluation, in units of CEL: a tenth of what the API server allows an expression.
+// What it reads is bounded by a meter.
 const costLimit = 100_000
 
 // maxExpression is how long an expression may be, in bytes.
@@ -39,7 +40,8 @@ func fields() []string {
 	return []string{"event.operation", "event.reason", "event.namespace", "event.name", "event.objectuid", "event.resourceversion"}
 }
 
-// ParseExpression compiles an expression. Its errors name the place in it, what is wrong, and after a semicolon what is valid.
+// ParseExpression compiles an expression. Its errors name the place in it, what is wrong, and after a semicolon what is
+// valid.
 func ParseExpression(s string) (*Expression, error) {
 	if len(s) > maxExpression {
 		return nil, fmt.Errorf("is longer than %d bytes; use labelSelector, fieldSelector or several resources for a part of it", maxExpression)
@@ -89,12 +91,14 @@ func expressionError(line, column int, wrong string) error {
 		`event.operation == "deleted" || has(object.spec.replicas) && object.spec.replicas > 3`, line, column, wrong, strings.Join(fields(), ", "))
 }
 
-// errEvaluation says that an expression cannot be evaluated. It does not say of which value: that may be one that must not be shown.
+// errEvaluation says that an expression cannot be evaluated. It does not say of which value: that may be one that must
+// not be shown.
 var errEvaluation = errors.New("the expression cannot be evaluated")
 
-// Eval reports whether the expression is true for a change. It is for one of which only the identity is known. Old is asked at most once, and only where it is needed, for
-// the object's state before, whose JSON stays as it is meanwhile; old is nil, or returns nil, where that is not known, and what depends on it cannot be
-// evaluated. What was added has none: oldObject is null. The error names the place in the expression, and no value.
+// Eval reports whether the expression is true for a change. It is for one of which only the identity is known. Old is
+// asked at most once, and only where it is needed, for the object's state before, whose JSON stays as it is meanwhile;
+// old is nil, or returns nil, where that is not known, and what depends on it cannot be evaluated. What was added has
+// none: oldObject is null. The error names the place in the expression, and no value.
 func (e *Expression) Eval(c *source.Change, old func() []byte) (bool, error) {
 	if c.Body == nil {
 		return true, nil

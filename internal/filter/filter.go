@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filter decides which changes of a stream are published, by what happened, by what of the object is different, and by an expression.
+// Package filter decides which changes of a stream are published, by what happened, by what of the object is different,
+// and by an expression.
 package filter
 
 import (
@@ -26,8 +27,8 @@ const (
 type Config struct {
 	// Operations are those that are published; empty: all.
 	Operations []source.Op
-	// IgnoreChanges names what makes no update worth publishing where nothing else is different, as encode.Digester has it; empty: every
-	// update is published.
+	// IgnoreChanges names what makes no update worth publishing where nothing else is different, as encode.Digester has
+	// it; empty: every update is published.
 	IgnoreChanges []encode.Path
 	// DigestKey is as for [encode.NewDigester].
 	DigestKey []byte

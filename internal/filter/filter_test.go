@@ -99,7 +99,8 @@ func TestFilter_that_cannot_be_evaluated_publishes_or_drops(t *testing.T) {
 	}
 }
 
-// What the expression has left out is nothing that the log has, and a change of what is ignored may be what it waits for.
+// What the expression has left out is nothing that the log has, and a change of what is ignored may be what it waits
+// for.
 func TestFilter_compares_no_update_with_what_the_expression_left_out(t *testing.T) {
 	f := New(Config{Expression: expression(t, `object.status.phase == "Running"`), IgnoreChanges: []encode.Path{path(t, "status")}})
 	var before [16]byte

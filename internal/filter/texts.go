@@ -24,7 +24,8 @@ func texts() map[string][]string {
 	}
 }
 
-// checkTexts refuses a comparison of a field with a text that it never is: it is a mistake, and would decide the same of all events.
+// checkTexts refuses a comparison of a field with a text that it never is: it is a mistake, and would decide the same
+// of all events.
 func checkTexts(a *celast.AST) error {
 	known := texts()
 	for _, e := range celast.MatchDescendants(celast.NavigateAST(a), celast.KindMatcher(celast.CallKind)) {

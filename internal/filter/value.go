@@ -15,11 +15,12 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 )
 
-// meter bounds how many bytes one evaluation goes through. CEL's own cost does not: it takes a look into an object for cheap, however large that is, and an
-// expression may look once for each element of a list.
+// meter bounds how many bytes one evaluation goes through. CEL's own cost does not: it takes a look into an object for
+// cheap, however large that is, and an expression may look once for each element of a list.
 type meter struct{ left int }
 
-// passes is how often an evaluation may go through an object, on the whole, and allowance what it may besides in bytes: small objects are cheap.
+// passes is how often an evaluation may go through an object, on the whole, and allowance what it may besides in bytes:
+// small objects are cheap.
 const (
 	passes    = 64
 	allowance = 4 << 20

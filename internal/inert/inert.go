@@ -57,8 +57,8 @@ func NewWriter(w io.Writer) io.Writer {
 	}))
 }
 
-// AppendJSON appends valid JSON so that no terminal obeys it. What is not printable in it stands in strings, and becomes
-// an escape that means the same. Line ends stand between values, and stay. What is not UTF-8 becomes U+FFFD.
+// AppendJSON appends valid JSON so that no terminal obeys it. What is not printable in it stands in strings, and
+// becomes an escape that means the same. Line ends stand between values, and stay. What is not UTF-8 becomes U+FFFD.
 func AppendJSON(dst, src []byte) []byte {
 	for len(src) > 0 {
 		r, n := utf8.DecodeRune(src)

@@ -27,17 +27,19 @@ const (
 // Mechanisms returns what [Auth].Mechanism may be.
 func Mechanisms() []string { return []string{Plain, ScramSHA256, ScramSHA512, OAuthBearer} }
 
-// Auth is how the client proves who it is. The zero Auth is nobody. However it is formatted, logged or encoded, it says [redacted], unless
-// fmt reaches it through an unexported field.
+// Auth is how the client proves who it is. The zero Auth is nobody. However it is formatted, logged or encoded, it says
+// [redacted], unless fmt reaches it through an unexported field.
 type Auth struct {
-	// Mechanism is one of [Mechanisms]. PLAIN and OAUTHBEARER show the password or token to whoever reads a connection without TLS.
+	// Mechanism is one of [Mechanisms]. PLAIN and OAUTHBEARER show the password or token to whoever reads a connection
+	// without TLS.
 	Mechanism string
 	// User and Password are for PLAIN and both SCRAM mechanisms.
 	User, Password string
 	// TokenFile holds a token for OAUTHBEARER. It is read again for each connection.
 	TokenFile string
-	// TokenURL, for OAUTHBEARER without a file, is where a token is fetched for ClientID with ClientSecret, and for Scopes if there are any (OAuth 2.0,
-	// client credentials). A token is kept until shortly before it expires; one that does not say when is used for one connection.
+	// TokenURL, for OAUTHBEARER without a file, is where a token is fetched for ClientID with ClientSecret, and for
+	// Scopes if there are any (OAuth 2.0, client credentials). A token is kept until shortly before it expires; one
+	// that does not say when is used for one connection.
 	TokenURL, ClientID, ClientSecret string
 	Scopes                           []string
 }

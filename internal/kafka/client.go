@@ -25,7 +25,8 @@ type Config struct {
 	TLS      TLS
 	// Timeout is how long an answer is waited for (default 10 s).
 	Timeout time.Duration
-	// Topics are those that are spoken of. Brokers tell about each topic that they have every second or so where none is named.
+	// Topics are those that are spoken of. Brokers tell about each topic that they have every second or so where none
+	// is named.
 	Topics []string
 }
 
@@ -42,8 +43,8 @@ const (
 	renewEvery = 200 * time.Millisecond
 )
 
-// Client speaks to one cluster. Its methods may be called concurrently; each fails when ctx ends, or after [Config].Timeout. Errors are
-// those of [Explain].
+// Client speaks to one cluster. Its methods may be called concurrently; each fails when ctx ends, or after
+// [Config].Timeout. Errors are those of [Explain].
 type Client struct {
 	cfg       Config
 	addr      net.Addr
@@ -97,7 +98,8 @@ func NewClient(c Config) (*Client, error) {
 	return client, nil
 }
 
-// Close ends the requests that are under way and closes all connections, whatever is waited for on them. What is asked for later fails with [ErrClosed].
+// Close ends the requests that are under way and closes all connections, whatever is waited for on them. What is asked
+// for later fails with [ErrClosed].
 func (c *Client) Close() {
 	c.end()
 	c.dialer.close()
@@ -105,8 +107,8 @@ func (c *Client) Close() {
 	c.harbour.close()
 }
 
-// renew throws the connections away, and what is known of the cluster: a connection that died unnoticed costs a whole timeout, and
-// who leads a partition is asked for only once in a while. Requests that are under way are not disturbed.
+// renew throws the connections away, and what is known of the cluster: a connection that died unnoticed costs a whole
+// timeout, and who leads a partition is asked for only once in a while. Requests that are under way are not disturbed.
 func (c *Client) renew() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,9 +155,9 @@ type Producer struct {
 // transactionTimeout has to be within the broker's limit, 15 minutes by default. No transaction is ever begun.
 const transactionTimeout = time.Minute
 
-// InitProducer returns a producer id. With a transactional id it is the id's own, in its next epoch: batches of older epochs are refused by each
-// partition that has seen a batch of the new one. A previous producer makes the broker refuse if another one has come since; nil is
-// no previous one.
+// InitProducer returns a producer id. With a transactional id it is the id's own, in its next epoch: batches of older
+// epochs are refused by each partition that has seen a batch of the new one. A previous producer makes the broker
+// refuse if another one has come since; nil is no previous one.
 func (c *Client) InitProducer(ctx context.Context, transactionalID string, previous *Producer) (p Producer, err error) {
 	request := &kafkago.InitProducerIDRequest{
 		TransactionalID: transactionalID, TransactionTimeoutMs: int(transactionTimeout.Milliseconds()), ProducerID: -1, ProducerEpoch: -1,

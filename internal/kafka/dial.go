@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// dialer opens connections which always have a deadline: kafka-go takes it away for the SASL exchange, where a broker that freezes would hang the client
-// for ever. It knows the connections that are open, because kafka-go does not end what waits on one for an answer.
+// dialer opens connections which always have a deadline: kafka-go takes it away for the SASL exchange, where a broker
+// that freezes would hang the client for ever. It knows the connections that are open, because kafka-go does not end
+// what waits on one for an answer.
 type dialer struct {
 	net.Dialer
 	longest time.Duration
@@ -51,7 +52,8 @@ func (d *dialer) close() {
 	}
 }
 
-// hurried is a connection on which no deadline means the longest one. A connection that waits in the pool for its next request is not read.
+// hurried is a connection on which no deadline means the longest one. A connection that waits in the pool for its next
+// request is not read.
 type hurried struct {
 	net.Conn
 	dialer *dialer

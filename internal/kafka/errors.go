@@ -13,8 +13,8 @@ func Fenced(err error) bool {
 	return errors.Is(err, kafkago.InvalidProducerEpoch) || errors.Is(err, kafkago.ProducerFenced)
 }
 
-// Confused reports whether a broker does not know where a producer is in its sequence: what was sent last may be in the log or not, and
-// sending it again may put it there twice.
+// Confused reports whether a broker does not know where a producer is in its sequence: what was sent last may be in the
+// log or not, and sending it again may put it there twice.
 func Confused(err error) bool {
 	return errors.Is(err, kafkago.OutOfOrderSequenceNumber) || errors.Is(err, kafkago.UnknownProducerId) || errors.Is(err, kafkago.InvalidProducerIDMapping)
 }
@@ -30,8 +30,8 @@ func Malformed(err error) bool {
 		errors.Is(err, kafkago.UnsupportedForMessageFormat)
 }
 
-// Mistimed reports whether a broker does not take the timestamps of a batch, as those of a clock that is an hour ahead of its own. It has stored
-// nothing of it. Such a batch is also [Malformed].
+// Mistimed reports whether a broker does not take the timestamps of a batch, as those of a clock that is an hour ahead
+// of its own. It has stored nothing of it. Such a batch is also [Malformed].
 func Mistimed(err error) bool { return errors.Is(err, kafkago.InvalidTimestamp) }
 
 // Repeated reports whether a broker has a batch already. Where it is then, it does not say.
@@ -46,8 +46,8 @@ func Forbidden(err error) bool {
 		errors.Is(err, kafkago.TransactionalIDAuthorizationFailed)
 }
 
-// misrouted reports whether another connection, or newer knowledge of the cluster, may help: no answer came, or one of a broker that was
-// not the right one.
+// misrouted reports whether another connection, or newer knowledge of the cluster, may help: no answer came, or one of
+// a broker that was not the right one.
 func misrouted(err error) bool {
 	var answer kafkago.Error
 	if !errors.As(err, &answer) {

@@ -22,9 +22,9 @@ const (
 	closed = "the broker closed the connection; if it always does, compare tls and auth with what it expects on this port"
 )
 
-// Explain says what to look at where the library's error only says that something failed: credentials, certificates, permissions, and ports that
-// speak otherwise than configured, as far as the error alone tells. It ends with what the broker said. Any other error it returns without the library's
-// words before it.
+// Explain says what to look at where the library's error only says that something failed: credentials, certificates,
+// permissions, and ports that speak otherwise than configured, as far as the error alone tells. It ends with what the
+// broker said. Any other error it returns without the library's words before it.
 func Explain(err error) error { return explain(err, "") }
 
 // explained is an error with what to look at.
@@ -38,7 +38,8 @@ type explained struct {
 func (e *explained) Error() string { return e.text + ": " + brief(e.cause) }
 func (e *explained) Unwrap() error { return e.cause }
 
-// Explained reports whether err proves that the configuration is wrong for the brokers as they are now. A hint proves nothing.
+// Explained reports whether err proves that the configuration is wrong for the brokers as they are now. A hint proves
+// nothing.
 func Explained(err error) bool {
 	var e *explained
 	return errors.As(err, &e) && !e.hint
@@ -134,7 +135,8 @@ func alert(err error) string {
 	return ""
 }
 
-// aboutCertificate reports whether the other side of a TLS connection complains about this side's certificate, or that there is none.
+// aboutCertificate reports whether the other side of a TLS connection complains about this side's certificate, or that
+// there is none.
 func aboutCertificate(err error) bool {
 	switch strings.TrimPrefix(alert(err), "tls: ") {
 	case "bad certificate", "unsupported certificate", "revoked certificate", "expired certificate", "unknown certificate", "unknown certificate authority",
@@ -150,13 +152,15 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// unrouted reports whether a request was not sent because it is not known to whom: brokers have not told, or have no leader.
+// unrouted reports whether a request was not sent because it is not known to whom: brokers have not told, or have no
+// leader.
 func unrouted(err error) bool {
 	return errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition) || errors.Is(err, protocol.ErrNoLeader) ||
 		errors.Is(err, kafkago.BrokerNotAvailable)
 }
 
-// bare returns an error without the methods and requests of the library that it came through, one of which is named wrongly.
+// bare returns an error without the methods and requests of the library that it came through, one of which is named
+// wrongly.
 func bare(err error) error {
 	for strings.HasPrefix(err.Error(), "kafka.(*Client).") || strings.HasPrefix(err.Error(), "fetch request error: ") {
 		inner := errors.Unwrap(err)

@@ -217,7 +217,8 @@ func (f *fake) answer(request protocol.Message, known *bool) (stage, protocol.Me
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// prompt is what a busy machine may take for what is done at once. Without a limit of ours kafka-go waits for 10 s and more.
+// prompt is what a busy machine may take for what is done at once. Without a limit of ours kafka-go waits for 10 s and
+// more.
 const prompt = 5 * time.Second
 
 func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {

@@ -29,7 +29,8 @@ type Header struct {
 	Value []byte
 }
 
-// Bounds are the offsets of the oldest record of a partition and of the one that comes next. They are equal where there is no record.
+// Bounds are the offsets of the oldest record of a partition and of the one that comes next. They are equal where there
+// is no record.
 type Bounds struct{ First, Next int64 }
 
 const (
@@ -77,7 +78,8 @@ func (c *Client) bounds(ctx context.Context, topic string, first, last int, boun
 	return nil
 }
 
-// Since returns the offset of a partition's first record whose time is not before t, in milliseconds as records have it; -1 if there is none.
+// Since returns the offset of a partition's first record whose time is not before t, in milliseconds as records have
+// it; -1 if there is none.
 func (c *Client) Since(ctx context.Context, topic string, partition int32, t time.Time) (offset int64, err error) {
 	from := max(t.UnixMilli(), 0) // what is less has another meaning
 	err = c.do(ctx, fmt.Sprintf("look for a time in %s/%d", topic, partition), "operation Describe on Topic "+topic, func(ctx context.Context) error {
@@ -103,9 +105,9 @@ func (c *Client) Since(ctx context.Context, topic string, partition int32, t tim
 	return offset, err
 }
 
-// Fetch calls f for records of a partition from an offset on, in order, as many as one answer has, and returns the offset to go on
-// from, and the one that the next record to be written will have. Where records were compacted away the next offset is further than the last record that f
-// saw. The record is f's; an error of f is returned as it is.
+// Fetch calls f for records of a partition from an offset on, in order, as many as one answer has, and returns the
+// offset to go on from, and the one that the next record to be written will have. Where records were compacted away the
+// next offset is further than the last record that f saw. The record is f's; an error of f is returned as it is.
 func (c *Client) Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*Record) error) (next, end int64, err error) {
 	return c.fetch(ctx, topic, partition, offset, fetchBytes, f)
 }
@@ -148,8 +150,8 @@ func (c *Client) fetch(ctx context.Context, topic string, partition int32, offse
 	}
 	next, err = read(records, offset, f)
 	if err == nil {
-		// What is below the high watermark is in the answer. A batch without records, which the broker keeps as the last one of an idempotent producer,
-		// says only where it begins.
+		// What is below the high watermark is in the answer. A batch without records, which the broker keeps as the
+		// last one of an idempotent producer, says only where it begins.
 		next = max(next, min(max(lastBatch(records), offset)+1, end))
 	}
 	return next, end, err

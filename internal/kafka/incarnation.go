@@ -15,8 +15,9 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// Incarnation returns what the cluster calls itself, and the id of a topic, which is another one when the topic is made anew under its name. It is empty
-// where brokers have no such ids: Kafka has them from 2.8 on. The error is [ErrNoTopic] if there is none. Nothing of this comes from memory.
+// Incarnation returns what the cluster calls itself, and the id of a topic, which is another one when the topic is made
+// anew under its name. It is empty where brokers have no such ids: Kafka has them from 2.8 on. The error is
+// [ErrNoTopic] if there is none. Nothing of this comes from memory.
 func (c *Client) Incarnation(ctx context.Context, topic string) (cluster, id string, err error) {
 	err = c.do(ctx, "ask for the id of topic "+topic, "operation Describe on Topic "+topic, func(ctx context.Context) error {
 		known, err := c.hasTopicIDs(ctx)
@@ -72,8 +73,8 @@ func (c *Client) hasTopicIDs(ctx context.Context) (bool, error) {
 // metadataVersion is the first version of the request Metadata that knows ids of topics. kafka-go has none that does.
 const metadataVersion = 10
 
-// incarnation is a Metadata request for one topic, and its answer as far as it is needed. It writes and reads itself. The format is that of
-// the Kafka documentation, chapter "Metadata API", version 10.
+// incarnation is a Metadata request for one topic, and its answer as far as it is needed. It writes and reads itself.
+// The format is that of the Kafka documentation, chapter "Metadata API", version 10.
 type incarnation struct {
 	client, topic string
 	// What follows is the answer.

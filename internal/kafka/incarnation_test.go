@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// metadataAnswer is an answer of version 10 behind its length: one broker with a tag, a cluster, and a topic with a partition.
+// metadataAnswer is an answer of version 10 behind its length: one broker with a tag, a cluster, and a topic with a
+// partition.
 func metadataAnswer(code byte) []byte {
 	b := []byte{
 		0, 0, 0, 0, // correlation id

@@ -56,7 +56,8 @@ var errToken = errors.New("the broker refuses the token")
 // maxReason is how much of what a broker says is repeated, in bytes.
 const maxReason = 512
 
-// readable makes one printable line out of what a stranger says, without the secret, if there is one, in case he repeats it.
+// readable makes one printable line out of what a stranger says, without the secret, if there is one, in case he
+// repeats it.
 func readable(b []byte, secret string) string {
 	s := strings.ToValidUTF8(string(b), "\uFFFD")
 	if secret != "" {

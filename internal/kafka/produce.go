@@ -10,13 +10,15 @@ import (
 	"time"
 )
 
-// Produce hands a partition's leader one record batch, and returns the offset of its first record once all replicas that are in sync have
-// it. addressed is what [batch.Builder.Addressed] returns for the partition: its number, and the batch behind its length. It is only read, but after an
-// error it may be read for a while after Produce has returned: until then nothing may be written to it.
+// Produce hands a partition's leader one record batch, and returns the offset of its first record once all replicas
+// that are in sync have it. addressed is what [batch.Builder.Addressed] returns for the partition: its number, and the
+// batch behind its length. It is only read, but after an error it may be read for a while after Produce has returned:
+// until then nothing may be written to it.
 //
-// Batches for partitions of one leader that are handed over at the same time share a request. Two requests to one leader are under way at most, not
-// counting those of partitions that were slow in company: such a one has requests of its own until it is not slow any more. While much is handed over, a
-// request waits for up to a millisecond, so that more share it.
+// Batches for partitions of one leader that are handed over at the same time share a request. Two requests to one
+// leader are under way at most, not counting those of partitions that were slow in company: such a one has requests of
+// its own until it is not slow any more. While much is handed over, a request waits for up to a millisecond, so that
+// more share it.
 func (c *Client) Produce(ctx context.Context, topic string, partition int32, addressed []byte) (offset int64, err error) {
 	p := &parcel{place: place{topic, partition}, data: addressed, done: make(chan delivery, 1)}
 	err = c.do(ctx, "produce to "+p.place.String(), "operation Write on Topic "+topic, func(ctx context.Context) error {
@@ -61,12 +63,14 @@ type delivery struct {
 }
 
 const (
-	// maxRequests is how many requests with several parcels are under way to one broker: while it works on one, another one comes to it.
+	// maxRequests is how many requests with several parcels are under way to one broker: while it works on one, another
+	// one comes to it.
 	maxRequests = 2
 	// maxRequest is how large a request becomes by more than one parcel, in bytes.
 	maxRequest = 4 << 20
-	// busy is how large a request is, in bytes, after which the next one begins pace later at the earliest. A request costs a broker some 0.1 ms of processor
-	// time: where changes come as fast as they can be read, it has no more than a few of them if it begins at once.
+	// busy is how large a request is, in bytes, after which the next one begins pace later at the earliest. A request
+	// costs a broker some 0.1 ms of processor time: where changes come as fast as they can be read, it has no more than
+	// a few of them if it begins at once.
 	busy = 32 << 10
 	pace = time.Millisecond
 	// slow is how long an answer may take that concerns several partitions. The slowest of them makes all wait.
@@ -78,7 +82,8 @@ var errMissing = errors.New("the answer leaves the partition out")
 
 // harbour is where parcels wait for a request to their broker.
 type harbour struct {
-	// send makes one request to a broker, and returns what became of each parcel, in their order. An error means that there was no answer.
+	// send makes one request to a broker, and returns what became of each parcel, in their order. An error means that
+	// there was no answer.
 	send func(leader int32, load []*parcel) ([]delivery, error)
 	work sync.WaitGroup
 
@@ -156,7 +161,8 @@ func (h *harbour) ply(leader int32, d *dock) {
 	}
 }
 
-// next returns what the next request of several parcels has, when it is time for it. Where nothing waits, there is one request less under way.
+// next returns what the next request of several parcels has, when it is time for it. Where nothing waits, there is one
+// request less under way.
 func (h *harbour) next(d *dock) []*parcel {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,7 +186,8 @@ func (d *dock) early() time.Duration {
 	return pace - time.Since(d.last)
 }
 
-// load takes the parcels of the next request out of what waits: the oldest ones, and one of a partition. The caller holds the harbour's mu.
+// load takes the parcels of the next request out of what waits: the oldest ones, and one of a partition. The caller
+// holds the harbour's mu.
 func (d *dock) load() (load []*parcel) {
 	size, left := 0, d.waiting[:0]
 	in := make(map[place]bool, len(d.waiting))
@@ -201,7 +208,8 @@ func (d *dock) load() (load []*parcel) {
 	return load
 }
 
-// carry makes one request. Partitions that had no answer, or a late one, together with others, are apart from then on, until they have had one in time.
+// carry makes one request. Partitions that had no answer, or a late one, together with others, are apart from then on,
+// until they have had one in time.
 func (h *harbour) carry(leader int32, d *dock, load []*parcel) {
 	began := time.Now()
 	deliveries, err := h.send(leader, load)

@@ -76,9 +76,9 @@ func (c *Client) send(leader int32, load []*parcel) ([]delivery, error) {
 	return m.(*produce).deliveries, nil
 }
 
-// produce is a Produce request for partitions of one leader, acknowledged by all replicas that are in sync, and its answer. It writes itself, because the
-// library would copy each batch twice. The format is that of the Kafka documentation, chapter "Produce API", versions 3 to 8, which differ in the
-// answers only.
+// produce is a Produce request for partitions of one leader, acknowledged by all replicas that are in sync, and its
+// answer. It writes itself, because the library would copy each batch twice. The format is that of the Kafka
+// documentation, chapter "Produce API", versions 3 to 8, which differ in the answers only.
 type produce struct {
 	client  string
 	timeout time.Duration
@@ -92,7 +92,8 @@ type produce struct {
 // ApiKey implements [protocol.Message].
 func (*produce) ApiKey() protocol.ApiKey { return protocol.Produce }
 
-// Broker implements [protocol.BrokerMessage]. A partition that has another leader now is one that this broker does not lead.
+// Broker implements [protocol.BrokerMessage]. A partition that has another leader now is one that this broker does not
+// lead.
 func (r *produce) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
 	for _, p := range r.load {
 		b, err := leaderOf(cluster, p.place)
@@ -114,7 +115,8 @@ func (r *produce) Required(versions map[protocol.ApiKey]int16) bool {
 	return true
 }
 
-// RawExchange implements [protocol.RawExchanger]. Errors of the connection are as they are, as those of the library's own requests.
+// RawExchange implements [protocol.RawExchanger]. Errors of the connection are as they are, as those of the library's
+// own requests.
 func (r *produce) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if r.version < oldestProduce || r.version > newestProduce {
 		return nil, fmt.Errorf("the broker takes version %d of Produce requests at most; those from %d on are needed, which Kafka has from 0.11 on", r.version, oldestProduce)

@@ -110,7 +110,8 @@ func (c *Client) Brokers(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Settings returns those settings of a topic that are asked for, defaults included. What a broker does not know is missing.
+// Settings returns those settings of a topic that are asked for, defaults included. What a broker does not know is
+// missing.
 func (c *Client) Settings(ctx context.Context, topic string, names ...string) (settings map[string]string, err error) {
 	err = c.do(ctx, "read the settings of "+topic, "operation DescribeConfigs on Topic "+topic, func(ctx context.Context) error {
 		res, err := c.client.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{

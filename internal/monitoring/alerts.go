@@ -47,7 +47,8 @@ const (
 	byStream   = byPipeline + ", stream"
 )
 
-// happened is true where a counter has risen in the window, or is younger than that and not 0: what a process counts before it is first asked is counted, too.
+// happened is true where a counter has risen in the window, or is younger than that and not 0: what a process counts
+// before it is first asked is counted, too.
 func happened(by, counter, window string) string {
 	return fmt.Sprintf("sum by (%[1]s) ((%[2]s unless %[2]s offset %[3]s) or increase(%[2]s[%[3]s])) > 0", by, counter, window)
 }

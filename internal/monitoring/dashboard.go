@@ -174,7 +174,8 @@ func variables() []object {
 	return list
 }
 
-// Expressions returns what the dashboard asks Prometheus, by the titles of its panels, for a test: variables stand for everything.
+// Expressions returns what the dashboard asks Prometheus, by the titles of its panels, for a test: variables stand for
+// everything.
 func Expressions() map[string][]string {
 	fill := strings.NewReplacer("$__rate_interval", "5m", "$namespace", ".*", "$job", ".*", "$pipeline", ".*")
 	out := map[string][]string{}

@@ -53,8 +53,8 @@ func Within(t testing.TB, limit time.Duration) context.Context {
 	return ctx
 }
 
-// Prompt ends the test unless what is named takes less than a limit in one of three tries. A busy machine may delay a try;
-// a wait of the code itself delays all of them.
+// Prompt ends the test unless what is named takes less than a limit in one of three tries. A busy machine may delay a
+// try; a wait of the code itself delays all of them.
 func Prompt(t TB, what string, limit time.Duration, try func() time.Duration) {
 	t.Helper()
 	const tries = 3

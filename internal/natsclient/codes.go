@@ -27,8 +27,8 @@ const (
 	CodeWrongLastInProcess jetstream.ErrorCode = 10164
 )
 
-// Hopeless reports whether a request that was refused with e will always be. That too few servers of a cluster are there
-// may pass.
+// Hopeless reports whether a request that was refused with e will always be. That too few servers of a cluster are
+// there may pass.
 func Hopeless(e *jetstream.APIError) bool {
 	switch e.ErrorCode {
 	case CodeNoPeers:

@@ -40,7 +40,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong with a configuration that has its defaults. It reads the files that it names.
+// Validate reports everything that is wrong with a configuration that has its defaults. It reads the files that it
+// names.
 func (c *Config) Validate() error {
 	return errors.Join(append(c.validateServers(), c.Auth.validate(), c.TLS.validate())...)
 }

@@ -14,8 +14,8 @@ import (
 	gonats "github.com/nats-io/nats.go"
 )
 
-// Dial returns a connection to one of the servers of c. What options set comes on top of that. The error says everything
-// that is wrong with c, or what [Explain] makes of the client's; it holds no secret.
+// Dial returns a connection to one of the servers of c. What options set comes on top of that. The error says
+// everything that is wrong with c, or what [Explain] makes of the client's; it holds no secret.
 func Dial(c Config, options ...gonats.Option) (*gonats.Conn, error) {
 	c = c.WithDefaults()
 	if err := c.Validate(); err != nil {
@@ -80,7 +80,8 @@ type Dialer struct {
 	last error
 }
 
-// NewDialer returns a dialer that tries each server for a time. It asks before whether to try at all, if that is not nil.
+// NewDialer returns a dialer that tries each server for a time. It asks before whether to try at all, if that is not
+// nil.
 func NewDialer(ctx context.Context, timeout time.Duration, before func() error) *Dialer {
 	if before == nil {
 		before = func() error { return nil }

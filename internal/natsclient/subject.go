@@ -4,7 +4,8 @@ package natsclient
 
 import "strings"
 
-// maxSubject leaves room for the rest in the 4096 bytes of a protocol line, beyond which a server closes the connection.
+// maxSubject leaves room for the rest in the 4096 bytes of a protocol line, beyond which a server closes the
+// connection.
 const maxSubject = 3 << 10
 
 // ValidSubject reports whether one can publish to s. The client library is told not to look, because what it

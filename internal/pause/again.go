@@ -16,8 +16,8 @@ const (
 	LongestWait  = 2 * time.Second
 )
 
-// Again calls step until it succeeds or fails with an error that is final, or patience or ctx ends. The last attempt is made when patience ends. It returns
-// the error of the last attempt.
+// Again calls step until it succeeds or fails with an error that is final, or patience or ctx ends. The last attempt is
+// made when patience ends. It returns the error of the last attempt.
 func Again(ctx context.Context, patience time.Duration, final func(error) bool, step func() error) error {
 	began := time.Now()
 	for wait := ShortestWait; ; wait = min(2*wait, LongestWait) {

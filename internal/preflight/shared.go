@@ -22,7 +22,8 @@ type resolved struct {
 	is    source.Resource
 }
 
-// shares reports whether both have objects in common, as far as it is known before namespaces are selected: versions of a resource are the same objects.
+// shares reports whether both have objects in common, as far as it is known before namespaces are selected: versions of
+// a resource are the same objects.
 func (r resolved) shares(o resolved) bool {
 	same := r.is.Group == o.is.Group && r.is.Resource == o.is.Resource
 	return same && slices.ContainsFunc(wiring.ScopesOf(r.entry), func(a string) bool {
@@ -30,7 +31,8 @@ func (r resolved) shares(o resolved) bool {
 	})
 }
 
-// checkShared checks an entry against those before it in its pipeline, as run does when it knows what their names stand for, and returns them with it.
+// checkShared checks an entry against those before it in its pipeline, as run does when it knows what their names stand
+// for, and returns them with it.
 func (c *checkup) checkShared(path string, before []resolved, r resolved) []resolved {
 	if i := slices.IndexFunc(before, r.shares); i >= 0 {
 		add(&c.Problems, path+".resource", "%v and %v before it are one resource, %v, with objects in common, and an object belongs to one stream of a pipeline; "+
@@ -66,7 +68,8 @@ func (c *checkup) checkMeaning(
 	return plan[0].Stream.Resource
 }
 
-// Misread returns what the API server shows to be wrong with what pipeline i reads, as run would end for. What the API server does not know, or cannot be asked, is not.
+// Misread returns what the API server shows to be wrong with what pipeline i reads, as run would end for. What the API
+// server does not know, or cannot be asked, is not.
 func Misread(d *source.Discovery, i int, p *config.Pipeline) config.Problems {
 	c := &checkup{}
 	var before []resolved

@@ -20,7 +20,8 @@ type Match struct {
 	Count    int    `json:"count"`
 }
 
-// checkWildcard asks what a wildcard names, and whether that may be read. What may not be does not stop a bridge, and is a warning.
+// checkWildcard asks what a wildcard names, and whether that may be read. What may not be does not stop a bridge, and
+// is a warning.
 func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, catalog *source.Catalog, path string, r *config.Resource) {
 	offers, err := catalog.Look(ctx)
 	if err != nil {
@@ -43,7 +44,8 @@ func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, cata
 	}
 }
 
-// checkExcluded warns of what an entry excludes to no effect. What another group's name says is known without a cluster.
+// checkExcluded warns of what an entry excludes to no effect. What another group's name says is known without a
+// cluster.
 func (c *checkup) checkExcluded(path string, r *config.Resource, idle []int) {
 	for _, i := range idle {
 		if e := r.Exclude[i]; !r.Resource.Beyond(e) {
@@ -52,7 +54,8 @@ func (c *checkup) checkExcluded(path string, r *config.Resource, idle []int) {
 	}
 }
 
-// checkReadable asks whether resources may be read in a scope: for all of them at once, and where that is not allowed one by one.
+// checkReadable asks whether resources may be read in a scope: for all of them at once, and where that is not allowed
+// one by one.
 func (c *checkup) checkReadable(ctx context.Context, client *source.Client, path string, r *config.Resource, ns string, found []source.Resource) {
 	group := r.Resource.Group
 	if group == "" {

@@ -87,9 +87,10 @@ var definitions = []Read{
 	{Group: "apiregistration.k8s.io", Resource: "apiservices"},
 }
 
-// Least returns the roles that a bridge needs for what it reads, without any rule that it can do without, and their bindings. Everything but what it reads
-// is a get of the namespace kube-system, whose uid tells clusters apart, and where all resources of a group are read, of the definitions that say which those are; what each
-// authenticated user may do, as discovery, is in no rule. A lease, which may be nil, may be made, and that one be read and changed.
+// Least returns the roles that a bridge needs for what it reads, without any rule that it can do without, and their
+// bindings. Everything but what it reads is a get of the namespace kube-system, whose uid tells clusters apart, and
+// where all resources of a group are read, of the definitions that say which those are; what each authenticated user
+// may do, as discovery, is in no rule. A lease, which may be nil, may be made, and that one be read and changed.
 func Least(reads []Read, lease *Lease, n Names) []Object {
 	var look []Rule
 	if slices.ContainsFunc(reads, func(r Read) bool { return r.Resource == Any }) {

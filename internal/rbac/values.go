@@ -2,7 +2,8 @@
 
 package rbac
 
-// Values are those of the Helm chart that say what a bridge may do. The chart makes the roles and bindings, and adds the rules for its Lease.
+// Values are those of the Helm chart that say what a bridge may do. The chart makes the roles and bindings, and adds
+// the rules for its Lease.
 type Values struct {
 	RBAC struct {
 		Rules           []Rule            `yaml:"rules"`

@@ -49,7 +49,8 @@ type UnknownError struct{ text string }
 // Error implements error.
 func (e *UnknownError) Error() string { return e.text }
 
-// Start asks for a resync, see [bridge.StartResyncs]. An error is an [UnknownError], or says why the bridge has not answered.
+// Start asks for a resync, see [bridge.StartResyncs]. An error is an [UnknownError], or says why the bridge has not
+// answered.
 func (c *Client) Start(ctx context.Context, pipeline string, resources []string) ([]Stream, error) {
 	query := url.Values{paramResource: resources}
 	if pipeline != "" {
@@ -58,8 +59,9 @@ func (c *Client) Start(ctx context.Context, pipeline string, resources []string)
 	return c.ask(ctx, http.MethodPost, query)
 }
 
-// Wait asks how far the streams that Start returned are, until all have ended, and returns how. Each time it calls progress. A bridge that does not
-// answer for a while is an error, as is ctx's end; a resync that a bridge does not know any more has failed.
+// Wait asks how far the streams that Start returned are, until all have ended, and returns how. Each time it calls
+// progress. A bridge that does not answer for a while is an error, as is ctx's end; a resync that a bridge does not
+// know any more has failed.
 func (c *Client) Wait(ctx context.Context, started []Stream, progress func([]Stream)) ([]Stream, error) {
 	for silent := 0; ; {
 		now, err := c.ask(ctx, http.MethodGet, nil)

@@ -23,7 +23,8 @@ type Process struct {
 	Version, Commit                string
 	Started                        time.Time
 	Cluster, ClusterUID, APIServer string
-	// File is the configuration's, read at LoadedAt, and Refused is why a newer state of it is not used since RefusedAt.
+	// File is the configuration's, read at LoadedAt, and Refused is why a newer state of it is not used since
+	// RefusedAt.
 	File                string
 	LoadedAt, RefusedAt time.Time
 	Refused             error
@@ -46,7 +47,8 @@ type Election struct {
 // Config says what is reported on. All fields are needed. The functions may be called at any time.
 type Config struct {
 	Process func() Process
-	// Pipelines are those that run; none before all have started, and while the process stands by. Idle says why there are none, and whether that is as it should be.
+	// Pipelines are those that run; none before all have started, and while the process stands by. Idle says why there
+	// are none, and whether that is as it should be.
 	Pipelines func() []*bridge.Pipeline
 	Idle      func() (line string, ready bool)
 }

@@ -91,7 +91,8 @@ func troubled() (Process, []bridge.State) {
 	return p, []bridge.State{st, healthy("web", watching("services.v1"))}
 }
 
-// The names of fields, their units and their forms are a contract. Who changes this file adds to it, and takes nothing away.
+// The names of fields, their units and their forms are a contract. Who changes this file adds to it, and takes nothing
+// away.
 func TestReport_has_the_form_that_is_promised(t *testing.T) {
 	p, states := troubled()
 	for name, r := range map[string]Report{"live": reportOf(process(), healthy("audit", watching("pods.v1"))), "troubled": reportOf(p, states...)} {

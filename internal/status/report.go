@@ -4,7 +4,8 @@ package status
 
 import "time"
 
-// Report is how a bridge is doing. Times are RFC 3339, and absent where there was no such thing; numbers of seconds may have fractions.
+// Report is how a bridge is doing. Times are RFC 3339, and absent where there was no such thing; numbers of seconds may
+// have fractions.
 type Report struct {
 	// Version and Commit are those of the program.
 	Version string `json:"version"`
@@ -12,7 +13,8 @@ type Report struct {
 	// Time is when the report was made, Started when the process was.
 	Time    time.Time `json:"time"`
 	Started time.Time `json:"started"`
-	// Cluster is how the events name the cluster, ClusterUID the uid of its namespace kube-system; both are empty before the API server has answered.
+	// Cluster is how the events name the cluster, ClusterUID the uid of its namespace kube-system; both are empty
+	// before the API server has answered.
 	Cluster    string `json:"cluster"`
 	ClusterUID string `json:"clusterUID"`
 	// APIServer is the API server's URL.
@@ -115,8 +117,8 @@ type Pipeline struct {
 	Broker     Broker     `json:"broker"`
 	Checkpoint Checkpoint `json:"checkpoint"`
 	Buffer     Buffer     `json:"buffer"`
-	// Objects, PublishedTotal and EventsPerSecond are the sums of its streams, OldestUnsettledSeconds the greatest of them.
-	// Of streams that are read now: PublishedTotal falls when one is taken out.
+	// Objects, PublishedTotal and EventsPerSecond are the sums of its streams, OldestUnsettledSeconds the greatest of
+	// them. Of streams that are read now: PublishedTotal falls when one is taken out.
 	Objects                int     `json:"objects"`
 	PublishedTotal         int64   `json:"publishedTotal"`
 	EventsPerSecond        float64 `json:"eventsPerSecond"`
@@ -196,12 +198,13 @@ type Stream struct {
 	// State is starting, listing, watching, waiting or degraded, Since when.
 	State StreamState `json:"state"`
 	Since time.Time   `json:"since,omitzero"`
-	// Objects are those that the log has as existing. Of RefusedObjects the broker takes nothing; absent where there are
-	// none.
+	// Objects are those that the log has as existing. Of RefusedObjects the broker takes nothing; absent where there
+	// are none.
 	Objects        int `json:"objects"`
 	RefusedObjects int `json:"refusedObjects,omitempty"`
-	// PublishedTotal counts events that the broker has acknowledged since the process started, EventsPerSecond is of the last ten seconds or so, and
-	// LastEventAt when the last one was, to about a second; absent where there was none since the stream was opened.
+	// PublishedTotal counts events that the broker has acknowledged since the process started, EventsPerSecond is of
+	// the last ten seconds or so, and LastEventAt when the last one was, to about a second; absent where there was none
+	// since the stream was opened.
 	PublishedTotal  int64     `json:"publishedTotal"`
 	EventsPerSecond float64   `json:"eventsPerSecond"`
 	LastEventAt     time.Time `json:"lastEventAt,omitzero"`

@@ -16,8 +16,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
-// Text writes the report for a person: what it comes to, what is wrong and what to do, then tables of pipelines and streams, with ages in place of times. Wide
-// has more columns, and no text cut short.
+// Text writes the report for a person: what it comes to, what is wrong and what to do, then tables of pipelines and
+// streams, with ages in place of times. Wide has more columns, and no text cut short.
 func (r *Report) Text(w io.Writer, wide bool) error {
 	t := &texter{r: r, wide: wide}
 	t.head()

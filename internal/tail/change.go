@@ -97,8 +97,8 @@ func join(found []difference, limit int) string {
 	return strings.Join(parts, ", ")
 }
 
-// partition separates what only accompanies other changes of a status: times, messages, the observed generation. Of those
-// it returns the names.
+// partition separates what only accompanies other changes of a status: times, messages, the observed generation. Of
+// those it returns the names.
 func partition(found []difference) (noise []string, changes []difference) {
 	for _, d := range found {
 		field := d.path[strings.LastIndexAny(d.path, ".]")+1:]

@@ -71,7 +71,8 @@ type Event struct {
 // Attr returns the value of a context attribute as plain text, empty where the event has none.
 func (e *Event) Attr(name string) string { return e.attributes[name] }
 
-// Time returns when the bridge saw what the event tells; where it does not say, when it happened, else when it was stored.
+// Time returns when the bridge saw what the event tells; where it does not say, when it happened, else when it was
+// stored.
 func (e *Event) Time() time.Time {
 	for _, name := range []string{"recordedtime", "time"} {
 		if t, err := time.Parse(time.RFC3339Nano, e.Attr(name)); err == nil {
@@ -185,7 +186,8 @@ func opOf(typ string) Op {
 	}
 }
 
-// resourceOf reads /clusters/<cluster>/apis/<group>/<version>/<resource> and /clusters/<cluster>/api/<version>/<resource>.
+// resourceOf reads /clusters/<cluster>/apis/<group>/<version>/<resource> and
+// /clusters/<cluster>/api/<version>/<resource>.
 func resourceOf(source string) (group, version, resource string) {
 	switch p := strings.Split(source, "/"); {
 	case len(p) == 7 && p[1] == "clusters" && p[3] == "apis":
@@ -197,8 +199,8 @@ func resourceOf(source string) (group, version, resource string) {
 	}
 }
 
-// AppendJSON appends the event in structured mode, as one line of JSON without its end. Whatever the log holds, the line
-// is JSON, and has no byte that a terminal takes for a command.
+// AppendJSON appends the event in structured mode, as one line of JSON without its end. Whatever the log holds, the
+// line is JSON, and has no byte that a terminal takes for a command.
 func (e *Event) AppendJSON(dst []byte) ([]byte, error) {
 	var line bytes.Buffer
 	if e.structured != nil {

@@ -78,8 +78,8 @@ func (s Selector) matches(e *Event) bool {
 		(s.name == "" || e.Op == Gap || !e.Op.Marker() && glob(s.name, e.Attr("name")))
 }
 
-// Filter says which events are shown. An empty field lets everything pass. A gap passes names and Ops: it qualifies what
-// they let pass.
+// Filter says which events are shown. An empty field lets everything pass. A gap passes names and Ops: it qualifies
+// what they let pass.
 type Filter struct {
 	Resources  []Selector
 	Pipelines  []string

@@ -7,8 +7,9 @@ import (
 	"maps"
 )
 
-// folded returns what e tells of its object together with previous, the event before it: of a merge patch that applies to previous an event with the whole object, or
-// where previous is a patch too, with one patch of both. Of anything else it returns e.
+// folded returns what e tells of its object together with previous, the event before it: of a merge patch that applies
+// to previous an event with the whole object, or where previous is a patch too, with one patch of both. Of anything
+// else it returns e.
 func folded(e, previous *Event) *Event {
 	if e.Attr("payload") != "merge-patch" || !appliesTo(e, previous) {
 		return e
@@ -37,7 +38,8 @@ func folded(e, previous *Event) *Event {
 	return &f
 }
 
-// appliesTo reports whether the patch of e is one of the object that previous is about, as previous left it, and previous has the same parts of it.
+// appliesTo reports whether the patch of e is one of the object that previous is about, as previous left it, and
+// previous has the same parts of it.
 func appliesTo(e, previous *Event) bool {
 	if previous == nil || previous.Op != Added && previous.Op != Updated || e.Attr("baseversion") == "" || e.Attr("baseversion") != previous.Attr("resourceversion") {
 		return false
@@ -50,7 +52,8 @@ func appliesTo(e, previous *Event) bool {
 	}
 }
 
-// merge applies a patch to value, which it may change. Where value is not the whole of an object but a patch, what the patch removes stays in it as null.
+// merge applies a patch to value, which it may change. Where value is not the whole of an object but a patch, what the
+// patch removes stays in it as null.
 func merge(value any, patch map[string]any, whole bool) map[string]any {
 	o, isObject := value.(map[string]any)
 	if !isObject {

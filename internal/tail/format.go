@@ -35,7 +35,8 @@ func (j JSON) Print(e *Event, _ func() *Event) error {
 
 // TableConfig says how a [Table] looks.
 type TableConfig struct {
-	// Wide adds the place in the log, the pipeline, the reason and the uid, full times and versions, and names more paths.
+	// Wide adds the place in the log, the pipeline, the reason and the uid, full times and versions, and names more
+	// paths.
 	Wide bool
 	// Colour marks operations with ANSI sequences.
 	Colour bool

@@ -11,8 +11,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// Lines makes of messages the lines that a [Table] has of them, as they are published. What an update changed is said where the state before it was
-// published by the same process, and not too long ago. Methods may be called concurrently; all lines are those of one table.
+// Lines makes of messages the lines that a [Table] has of them, as they are published. What an update changed is said
+// where the state before it was published by the same process, and not too long ago. Methods may be called
+// concurrently; all lines are those of one table.
 type Lines struct {
 	mu     sync.Mutex
 	out    bytes.Buffer
@@ -27,8 +28,8 @@ func NewLines(cfg TableConfig) *Lines {
 	return l
 }
 
-// Append appends the line of a message to b, with the line of the columns' names before the first one; number is its place in what is printed. It keeps a
-// copy of the message, and leaves the message as it is.
+// Append appends the line of a message to b, with the line of the columns' names before the first one; number is its
+// place in what is printed. It keeps a copy of the message, and leaves the message as it is.
 func (l *Lines) Append(b []byte, m *sink.Message, number uint64) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

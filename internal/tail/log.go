@@ -14,12 +14,12 @@ import (
 
 // Log is where a broker keeps messages.
 type Log interface {
-	// Read gives the messages of a part of the log to r.Each. It waits for a broker that is away, and then goes on with the next
-	// message. It returns nil when all of that part was read, and an error when ctx ended, when r.Each failed, and when
-	// the log can never be read. It is called once.
+	// Read gives the messages of a part of the log to r.Each. It waits for a broker that is away, and then goes on with
+	// the next message. It returns nil when all of that part was read, and an error when ctx ended, when r.Each failed,
+	// and when the log can never be read. It is called once.
 	Read(ctx context.Context, r Reading) error
-	// Before returns the message before m of the same subject or key, nil where there is none and where the log cannot tell. It is
-	// called by what Read calls.
+	// Before returns the message before m of the same subject or key, nil where there is none and where the log cannot
+	// tell. It is called by what Read calls.
 	Before(ctx context.Context, m *Message) *Message
 }
 
@@ -50,12 +50,13 @@ type Span struct {
 	Start Start
 	// Until ends the reading before the first event stored at or after it; zero: never.
 	Until time.Time
-	// Follow goes on at the end of the log, and waits for a log that does not exist. Without it reading ends where the log
-	// ended at the start.
+	// Follow goes on at the end of the log, and waits for a log that does not exist. Without it reading ends where the
+	// log ended at the start.
 	Follow bool
 }
 
-// Part says for a person which part of a log is read. Missing says that the log was seen not to exist, so that all of it is new.
+// Part says for a person which part of a log is read. Missing says that the log was seen not to exist, so that all of
+// it is new.
 func (s Span) Part(missing bool) string {
 	until := ""
 	if !s.Until.IsZero() {

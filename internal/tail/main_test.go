@@ -21,7 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // at is when the events of these tests are seen.
 var at = time.Date(2026, 11, 20, 14, 30, 5, 250_000_000, time.UTC)
 
-// attributesOf returns those of an event of deployment shop/web; with replaces attributes, and removes them where empty.
+// attributesOf returns those of an event of deployment shop/web; with replaces attributes, and removes them where
+// empty.
 func attributesOf(op Op, with map[string]string) []sink.Attribute {
 	kind := "resource."
 	if op.Marker() {
@@ -69,7 +70,8 @@ func event(t *testing.T, op Op, data string, with map[string]string) *Event {
 
 func unknown() *Event { return nil }
 
-// Events in Knative's profile are shown as any others, and what is known of an object goes on from one profile to the other.
+// Events in Knative's profile are shown as any others, and what is known of an object goes on from one profile to the
+// other.
 func TestTable_shows_events_of_any_profile_alike(t *testing.T) {
 	knative := func(op string) map[string]string {
 		return map[string]string{

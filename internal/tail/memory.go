@@ -6,8 +6,8 @@ import (
 	"container/list"
 )
 
-// memory keeps the last event of each object, with what those before it told, the least recently seen ones dropped first, within a number of bytes.
-// It is not safe for concurrent use.
+// memory keeps the last event of each object, with what those before it told, the least recently seen ones dropped
+// first, within a number of bytes. It is not safe for concurrent use.
 type memory struct {
 	max, size int
 	order     *list.List

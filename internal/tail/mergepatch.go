@@ -2,8 +2,8 @@
 
 package tail
 
-// mergePatch lists what the merge patch of e sets and removes, and what that was before, as far as the event before tells: an object whole, or a patch what it and those
-// that it was folded with set.
+// mergePatch lists what the merge patch of e sets and removes, and what that was before, as far as the event before
+// tells: an object whole, or a patch what it and those that it was folded with set.
 func mergePatch(e, previous *Event) []difference {
 	var d differ
 	d.patch("", decode(e.Data), priorOf(e, previous))

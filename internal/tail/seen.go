@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// seen remembers which resources a log has, and which selectors matched an event of it. It is not safe for concurrent use.
+// seen remembers which resources a log has, and which selectors matched an event of it. It is not safe for concurrent
+// use.
 type seen struct {
 	selectors []Selector
 	matched   []bool

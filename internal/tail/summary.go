@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Describe says in one printable line what e tells. previous returns the event before it of the same object, or nil where
-// that is not known: then nothing is said about what changed. It is called at most once, and only where it is needed.
-// At most limit changed paths are named.
+// Describe says in one printable line what e tells. previous returns the event before it of the same object, or nil
+// where that is not known: then nothing is said about what changed. It is called at most once, and only where it is
+// needed. At most limit changed paths are named.
 func Describe(e *Event, previous func() *Event, limit int) string {
 	switch e.Op {
 	case Added:
@@ -193,7 +193,8 @@ func reduced(e *Event, s string) string {
 	return strings.TrimPrefix(s+", "+note, ", ")
 }
 
-// describeDeleted gives no time for a deletion that no watch showed, and of another one only a bound: the watch may have shown it long after it was, to a bridge that was away.
+// describeDeleted gives no time for a deletion that no watch showed, and of another one only a bound: the watch may
+// have shown it long after it was, to a bridge that was away.
 func describeDeleted(e, previous *Event) string {
 	object, _, _ := e.states()
 	var parts []string
@@ -251,7 +252,8 @@ func describeRejected(e *Event) string {
 }
 
 // describeGap says of which versions changes may be missing. Versions of a restored or rebuilt cluster do not compare
-// with those before, so nothing lies between the two. Neither does anything if the list had the version that the log had.
+// with those before, so nothing lies between the two. Neither does anything if the list had the version that the log
+// had.
 func describeGap(e *Event) string {
 	var data struct{ From, To, Cause, Message string }
 	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not shown

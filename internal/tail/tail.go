@@ -22,8 +22,8 @@ type Config struct {
 	Span
 	Filter  Filter
 	Printer Printer
-	// Notice is told, in a line for a person, what is unusual about the messages, and at the end of what was asked for which part of
-	// the Filter matched none of them; nil: nobody is.
+	// Notice is told, in a line for a person, what is unusual about the messages, and at the end of what was asked for
+	// which part of the Filter matched none of them; nil: nobody is.
 	Notice func(line string)
 }
 
@@ -138,8 +138,8 @@ func (v *viewer) shown(m Message) bool {
 	return err == nil && v.cfg.Filter.Shows(e)
 }
 
-// previous returns what the events before e tell of the same object, nil where the log does not have them or they do not say what it was. Of patches it knows
-// those that were read, and where none was, the one before e.
+// previous returns what the events before e tell of the same object, nil where the log does not have them or they do
+// not say what it was. Of patches it knows those that were read, and where none was, the one before e.
 func (v *viewer) previous(ctx context.Context, e *Event) *Event {
 	p := v.memory.last(e)
 	if p == nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// sliceLog is a log in memory. Reading begins at an index, and the log is replaced by another one before the message at another.
+// sliceLog is a log in memory. Reading begins at an index, and the log is replaced by another one before the message at
+// another.
 type sliceLog struct {
 	messages         []Message
 	start, replaceAt int

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testtier says which tests run, those of make test, of make test-all, or of make nightly, and how much each does:
-// see the tiers in CONTRIBUTING.md.
+// Package testtier says which tests run, those of make test, of make test-all, or of make nightly, and how much each
+// does: see the tiers in CONTRIBUTING.md.
 package testtier
 
 import (
@@ -67,7 +67,8 @@ func Needs(t testing.TB, needed Tier) {
 	}
 }
 
-// Missing skips the test because what it needs is not on this machine, and fails it if the environment variable CI is set.
+// Missing skips the test because what it needs is not on this machine, and fails it if the environment variable CI is
+// set.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") != "" {

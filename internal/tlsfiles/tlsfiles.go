@@ -19,8 +19,9 @@ type Files struct {
 	Cert, Key string
 }
 
-// Config returns a configuration for TLS 1.2 and newer. The CA is read once; the client's certificate is read again whenever a server asks
-// for it, so that a connection made after its renewal has the new one. The error says everything that is wrong with the files as they are now.
+// Config returns a configuration for TLS 1.2 and newer. The CA is read once; the client's certificate is read again
+// whenever a server asks for it, so that a connection made after its renewal has the new one. The error says everything
+// that is wrong with the files as they are now.
 func (f Files) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	var errs [2]error

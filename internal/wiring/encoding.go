@@ -11,7 +11,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
 
-// secretHashes returns how a pipeline shows that a Secret's value changed; nil if it does not. It reads the file of the key.
+// secretHashes returns how a pipeline shows that a Secret's value changed; nil if it does not. It reads the file of the
+// key.
 func secretHashes(c *config.Pipeline) (*encode.Hashes, error) {
 	key, err := c.Encoding.Secrets.HashKey()
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// filterOf returns which changes of a resource are published, nil if all are, and whether it takes their states before to know.
+// filterOf returns which changes of a resource are published, nil if all are, and whether it takes their states before
+// to know.
 func filterOf(p *config.Pipeline, r *config.Resource) (f bridge.Filter, olds bool, err error) {
 	ignored, err := paths(r.IgnoreChanges)
 	if err != nil {
@@ -39,8 +40,9 @@ func filterOf(p *config.Pipeline, r *config.Resource) (f bridge.Filter, olds boo
 	return nil, false, nil
 }
 
-// digestKey returns what keeps digests, which are in the checkpoint, from confirming a guess of what does not leave the process otherwise; nil where there is
-// nothing of the kind. Without a key in the configuration it is one of this process, and the digests of an earlier one tell nothing.
+// digestKey returns what keeps digests, which are in the checkpoint, from confirming a guess of what does not leave the
+// process otherwise; nil where there is nothing of the kind. Without a key in the configuration it is one of this
+// process, and the digests of an earlier one tell nothing.
 func digestKey(p *config.Pipeline, r *config.Resource) ([]byte, error) {
 	named := strings.HasPrefix(r.Resource.String(), "secret") // also secret and secrets.v1
 	secrets := !p.Encoding.Secrets.Values && (named || r.Resource.Wildcard())

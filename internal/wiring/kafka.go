@@ -15,7 +15,8 @@ import (
 	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
 
-// KafkaAccess returns how a client proves to brokers who it is, and how the connections are protected. It reads the files of secrets.
+// KafkaAccess returns how a client proves to brokers who it is, and how the connections are protected. It reads the
+// files of secrets.
 func KafkaAccess(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err error) {
 	if t := k.TLS; t != nil {
 		protection = kafka.TLS{Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
@@ -66,7 +67,8 @@ func (w *Wiring) kafkaSink(
 	return s, nil
 }
 
-// TopicsOf is the template of a pipeline's topics with what is the same for all of them filled in, so that no topic of another pipeline fits it.
+// TopicsOf is the template of a pipeline's topics with what is the same for all of them filled in, so that no topic of
+// another pipeline fits it.
 func TopicsOf(k *config.Kafka, id checkpoint.Identity) string {
 	return strings.NewReplacer("{pipeline}", id.Pipeline, "{cluster}", id.Cluster).Replace(k.Topic)
 }
@@ -81,7 +83,8 @@ func KafkaCheckpoint(c *config.Pipeline) (checkpointkafka.Config, error) {
 	}, err
 }
 
-// kafkaStore returns a checkpoint in a topic. It is opened when it is read first, so that brokers that are away keep no other pipeline from its work.
+// kafkaStore returns a checkpoint in a topic. It is opened when it is read first, so that brokers that are away keep no
+// other pipeline from its work.
 func (w *Wiring) kafkaStore(c *config.Pipeline, id checkpoint.Identity) (Store, error) {
 	at, err := KafkaCheckpoint(c)
 	if err != nil {

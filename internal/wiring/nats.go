@@ -28,7 +28,8 @@ func NATSCheckpoint(c *config.Pipeline) (checkpointnats.Config, error) {
 	}, err
 }
 
-// natsStore returns a checkpoint in a bucket. It is opened when it is read first, so that servers that are away keep no other pipeline from its work.
+// natsStore returns a checkpoint in a bucket. It is opened when it is read first, so that servers that are away keep no
+// other pipeline from its work.
 func (w *Wiring) natsStore(c *config.Pipeline, id checkpoint.Identity) (Store, error) {
 	at, err := NATSCheckpoint(c)
 	if err != nil {
@@ -54,7 +55,8 @@ func NATSSink(remote *config.NATS, subject *encode.Template) (n nats.Config, err
 	return n, err
 }
 
-// NATSAccess returns how a client proves to a broker who it is, and how the connection is protected. It reads the files of secrets.
+// NATSAccess returns how a client proves to a broker who it is, and how the connection is protected. It reads the files
+// of secrets.
 func NATSAccess(n *config.NATSAccess) (auth natsclient.Auth, protection natsclient.TLS, err error) {
 	c, err := n.Credentials()
 	if err != nil {

@@ -32,8 +32,8 @@ type Wiring struct {
 // clientID is what brokers log, and meter, connections under.
 const clientID = "kube-eventbridge"
 
-// Sink returns what a pipeline publishes to. Server is the embedded one, if it has that. Epoch is as in [bridge.Config].
-// The files of secrets are read.
+// Sink returns what a pipeline publishes to. Server is the embedded one, if it has that. Epoch is as in
+// [bridge.Config]. The files of secrets are read.
 func (w *Wiring) Sink(
 	c *config.Pipeline, id checkpoint.Identity, server *embedded.Server, subject *encode.Template, clock *sinkkafka.Clock,
 	epoch func() uint64,

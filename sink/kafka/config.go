@@ -25,7 +25,8 @@ type TLS = kafka.TLS
 // Clock is what records are stamped with.
 type Clock = kafka.Clock
 
-// Config says where the cluster is, which topics are published to, and how. Brokers, Topic, Cluster and Pipeline are required.
+// Config says where the cluster is, which topics are published to, and how. Brokers, Topic, Cluster and Pipeline are
+// required.
 type Config struct {
 	// Brokers are addresses, host:port; name several, as one that is away cannot tell of the others.
 	Brokers  []string
@@ -37,25 +38,27 @@ type Config struct {
 
 	// Cluster and Pipeline say who writes: one process at a time publishes for a pipeline of a cluster.
 	Cluster, Pipeline string
-	// Fenced refuses to publish where the broker would not refuse an older process that is still alive: without the permission for the transactional id.
+	// Fenced refuses to publish where the broker would not refuse an older process that is still alive: without the
+	// permission for the transactional id.
 	Fenced bool
 	// Topic is where messages go: a topic's name, or a pattern in which each "{…}" stands for a part of one.
 	Topic string
 	// Create says how a topic is made that is missing; nil means that it is refused.
 	Create *Create
-	// Compression is one of none (default), gzip, snappy, lz4 and zstd. What is too large for the broker is compressed whatever it says.
+	// Compression is one of none (default), gzip, snappy, lz4 and zstd. What is too large for the broker is compressed
+	// whatever it says.
 	Compression batch.Compression
 	// Tombstones adds a record without a value after that of a message which is the last of its key.
 	Tombstones bool
 	// Structured makes what the sink itself writes a structured event, like the messages that it is given.
 	Structured bool
 
-	// Window is how many messages may be unacknowledged (default 4096), WindowBytes how many bytes of their data (default 16 MiB); one that is larger
-	// passes alone.
+	// Window is how many messages may be unacknowledged (default 4096), WindowBytes how many bytes of their data
+	// (default 16 MiB); one that is larger passes alone.
 	Window      int
 	WindowBytes int64
-	// Wait is how long a broker that failed is left alone before the second attempt (default 100 ms). It doubles with each attempt up to
-	// 2 s and is shortened by up to a half at random.
+	// Wait is how long a broker that failed is left alone before the second attempt (default 100 ms). It doubles with
+	// each attempt up to 2 s and is shortened by up to a half at random.
 	Wait time.Duration
 	// LookEvery is how often the topics are looked at while nothing seems to be wrong (default 10 s).
 	LookEvery time.Duration

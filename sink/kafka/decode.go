@@ -13,8 +13,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// Decode returns what a record says. Its ID is the event's, in either mode; its data is left out unless it is asked for or has the event's attributes. Names of headers
-// may have capitals, as some clients write them. The record's memory is shared.
+// Decode returns what a record says. Its ID is the event's, in either mode; its data is left out unless it is asked for
+// or has the event's attributes. Names of headers may have capitals, as some clients write them. The record's memory is
+// shared.
 func Decode(partition int32, r *kafka.Record, data bool) *sink.Stored {
 	s := &sink.Stored{Sequence: uint64(r.Offset) + 1, Partition: partition, Time: r.Time} //nolint:gosec // offsets are not negative
 	for _, h := range r.Headers {

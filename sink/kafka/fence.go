@@ -23,8 +23,9 @@ const typeStarted = "io.kube-eventbridge.writer.started.v1"
 // barrierKey is what the key of a barrier has between the names of the cluster and of the pipeline.
 const barrierKey = "/_/_/_/_writer."
 
-// begin takes the next epoch of the pipeline's producer. Without the permission for its transactional id the producer is nobody's, and an older process
-// that is still alive is not refused; where it has to be, that is an [sink.UnusableError].
+// begin takes the next epoch of the pipeline's producer. Without the permission for its transactional id the producer
+// is nobody's, and an older process that is still alive is not refused; where it has to be, that is an
+// [sink.UnusableError].
 func (s *Sink) begin(ctx context.Context) error {
 	p, err := s.client.InitProducer(ctx, s.cfg.transactionalID(), nil)
 	if kafka.Forbidden(err) && s.cfg.Fenced {
@@ -56,9 +57,10 @@ func (s *Sink) take(p kafka.Producer) {
 	s.producer.Store(&p)
 }
 
-// renewEvery is how often a producer that runs takes another epoch and writes another barrier. A coordinator forgets a transactional id that is not used for
-// transactional.id.expiration.ms, a week by default, and would give the next process an id of its own, which fences nobody. A partition forgets
-// the epoch of a producer that does not write to it for producer.id.expiration.ms, a day, and would take what an older process sends then.
+// renewEvery is how often a producer that runs takes another epoch and writes another barrier. A coordinator forgets a
+// transactional id that is not used for transactional.id.expiration.ms, a week by default, and would give the next
+// process an id of its own, which fences nobody. A partition forgets the epoch of a producer that does not write to it
+// for producer.id.expiration.ms, a day, and would take what an older process sends then.
 const renewEvery = 8 * time.Hour
 
 // renew keeps the pipeline's producer known, until ctx ends.

@@ -63,7 +63,8 @@ func (w *scribe) append(l *load, m *sink.Message, done sink.Done, limit int) boo
 	return true
 }
 
-// tombstoneSize is at least what a tombstone adds to a batch: its key, the numbers before and behind it, and the length of all that.
+// tombstoneSize is at least what a tombstone adds to a batch: its key, the numbers before and behind it, and the length
+// of all that.
 func tombstoneSize(key string) int { return len(key) + 40 }
 
 // depot has loads to be filled again.
@@ -79,7 +80,8 @@ func (d depot) take() *load {
 	}
 }
 
-// put takes a load that was settled. sent says that it was sent more than once: a connection may still read its memory, so that it is let go.
+// put takes a load that was settled. sent says that it was sent more than once: a connection may still read its memory,
+// so that it is let go.
 func (d depot) put(l *load, sent bool) {
 	if sent {
 		return

@@ -14,8 +14,9 @@ import (
 
 var _ sink.Log = (*Sink)(nil)
 
-// Bounds implements [sink.Log]: a message's sequence is its offset and one. The ID is that of the cluster and of the topic, where there is one topic only. The
-// barriers of this process are in what Bounds returns. Once Run has ended the error is [sink.ErrNotRunning].
+// Bounds implements [sink.Log]: a message's sequence is its offset and one. The ID is that of the cluster and of the
+// topic, where there is one topic only. The barriers of this process are in what Bounds returns. Once Run has ended the
+// error is [sink.ErrNotRunning].
 func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogBounds, error) {
 	var found sink.LogBounds
 	var doubted time.Time
@@ -101,8 +102,9 @@ func (s *Sink) partition(id int32) *partition {
 	return nil
 }
 
-// Read implements [sink.Log]. It reads one partition after the other, and all of them if [sink.Query].LastOfKey is set. Records without a value are not
-// shown, and of a message that was published everywhere only the one that was published last. Once Run has ended the error is [sink.ErrNotRunning].
+// Read implements [sink.Log]. It reads one partition after the other, and all of them if [sink.Query].LastOfKey is set.
+// Records without a value are not shown, and of a message that was published everywhere only the one that was published
+// last. Once Run has ended the error is [sink.ErrNotRunning].
 func (s *Sink) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
 	var bounds sink.LogBounds
 	err := s.insist(ctx, func(ctx context.Context) (err error) {
@@ -163,8 +165,8 @@ func (s *Sink) readPartition(ctx context.Context, p *partition, from, to uint64,
 	return nil
 }
 
-// shows reports whether a record is one of those that are read. Of a marker's copies the one in the partition of its key counts, which was published last: without
-// that one a crash has kept it from partitions.
+// shows reports whether a record is one of those that are read. Of a marker's copies the one in the partition of its
+// key counts, which was published last: without that one a crash has kept it from partitions.
 func (p *partition) shows(r *kafka.Record) bool {
 	return r.Value != nil && (!IsMarker(r) || p.topic.home(string(r.Key)) == p)
 }
@@ -184,7 +186,8 @@ func (s *Sink) forward(ctx context.Context, p *partition, offset *int64, end int
 	return nil
 }
 
-// insist calls attempt when the topics are open until it succeeds, with pauses that grow. It fails when ctx or Run ends.
+// insist calls attempt when the topics are open until it succeeds, with pauses that grow. It fails when ctx or Run
+// ends.
 func (s *Sink) insist(ctx context.Context, attempt func(context.Context) error) error {
 	select {
 	case <-s.up:

@@ -14,7 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// leastPatience is how long a loss must have been seen at least to be believed: a broker that was away may tell for a moment what was true before.
+// leastPatience is how long a loss must have been seen at least to be believed: a broker that was away may tell for a
+// moment what was true before.
 const leastPatience = 2 * time.Second
 
 func (s *Sink) patience() time.Duration { return max(s.cfg.LookEvery, leastPatience) }
@@ -57,7 +58,8 @@ func (s *Sink) found() []*topic {
 	return all
 }
 
-// doubt finds out what a broker has that does not know a producer's sequence any more: a partition that lost something says so, and else what was sent last may be there or not.
+// doubt finds out what a broker has that does not know a producer's sequence any more: a partition that lost something
+// says so, and else what was sent last may be there or not.
 func (s *Sink) doubt(ctx context.Context, p *partition, cause error) error {
 	interrupted := &sink.InterruptedError{Target: "partition " + p.String(), Cause: cause}
 	for began := time.Now(); ; {
@@ -77,7 +79,8 @@ func (s *Sink) doubt(ctx context.Context, p *partition, cause error) error {
 	}
 }
 
-// lost compares a topic with what was acknowledged, and returns a [*sink.RewoundError] if it has less, or is another one.
+// lost compares a topic with what was acknowledged, and returns a [*sink.RewoundError] if it has less, or is another
+// one.
 func (s *Sink) lost(ctx context.Context, t *topic) (lost, err error) {
 	known := make([]int64, len(t.partitions))
 	var last int64

@@ -19,8 +19,8 @@ import (
 
 const unlimited = math.MaxInt32
 
-// partition has the messages of one partition on their way. They are put into loads as they come; one load at a time is sent, until the
-// broker has answered for good.
+// partition has the messages of one partition on their way. They are put into loads as they come; one load at a time is
+// sent, until the broker has answered for good.
 type partition struct {
 	sink  *Sink
 	topic *topic
@@ -38,7 +38,8 @@ type partition struct {
 	producer kafka.Producer
 	sequence int32
 	failed   bool // the last attempt did
-	// next is at most the offset that the next record will have: what is before it was acknowledged. told is what others were told of it.
+	// next is at most the offset that the next record will have: what is before it was acknowledged. told is what
+	// others were told of it.
 	next, told atomic.Int64
 }
 
@@ -226,8 +227,8 @@ func (p *partition) acknowledged(l *load, offset int64, again bool) error {
 	return nil
 }
 
-// refused deals with a load that the broker will not take, and has not taken: what is alone and as small as it can be is refused for good, anything else
-// is sent on its own.
+// refused deals with a load that the broker will not take, and has not taken: what is alone and as small as it can be
+// is refused for good, anything else is sent on its own.
 func (p *partition) refused(ctx context.Context, l *load, cause error) error {
 	e := l.entries[0]
 	switch {

@@ -13,13 +13,14 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// Run implements [sink.Sink]. It becomes the pipeline's only writer, writes a barrier to each partition, and publishes until ctx ends. A topic
-// that is missing is created if [Config].Create says how; one that exists is never changed, only checked. A cluster that is away, or refuses the
-// credentials or the permissions, is waited for. When ctx ends, what has no answer yet is told ctx's error: drain before. Run is called once.
+// Run implements [sink.Sink]. It becomes the pipeline's only writer, writes a barrier to each partition, and publishes
+// until ctx ends. A topic that is missing is created if [Config].Create says how; one that exists is never changed,
+// only checked. A cluster that is away, or refuses the credentials or the permissions, is waited for. When ctx ends,
+// what has no answer yet is told ctx's error: drain before. Run is called once.
 //
-// The error is a [*sink.UnusableError] when a topic must not be used, or another process has become the pipeline's writer; a [*sink.RewoundError] when
-// a partition has lost what was acknowledged, or Bounds told of; and a [*sink.InterruptedError] when a broker does not know any more what it has of
-// a batch that may be there.
+// The error is a [*sink.UnusableError] when a topic must not be used, or another process has become the pipeline's
+// writer; a [*sink.RewoundError] when a partition has lost what was acknowledged, or Bounds told of; and a
+// [*sink.InterruptedError] when a broker does not know any more what it has of a batch that may be there.
 func (s *Sink) Run(ctx context.Context) error {
 	if !s.started.CompareAndSwap(false, true) {
 		return errors.New("kafka: Run was called a second time")
@@ -52,7 +53,8 @@ func (s *Sink) serve(ctx context.Context) error {
 	return work.Wait()
 }
 
-// insistOn calls attempt until it succeeds, and says meanwhile that a place does not work. The error is ctx's, or final.
+// insistOn calls attempt until it succeeds, and says meanwhile that a place does not work. The error is ctx's, or
+// final.
 func (s *Sink) insistOn(ctx context.Context, place string, attempt func(context.Context) error) error {
 	for n := 1; ; n++ {
 		err := attempt(ctx)

@@ -24,7 +24,8 @@ import (
 
 var _ sink.Sink = (*Sink)(nil)
 
-// Sink publishes to the topics of one Kafka cluster. What it has taken over it sends until the broker has answered for good, or Run ends.
+// Sink publishes to the topics of one Kafka cluster. What it has taken over it sends until the broker has answered for
+// good, or Run ends.
 type Sink struct {
 	cfg    Config
 	client *kafka.Client
@@ -94,9 +95,9 @@ func New(c Config) (*Sink, error) {
 	}, nil
 }
 
-// Publish implements [sink.Publisher]. It waits while the window is full, or the topic is not open yet. done is told an error only when ctx or Run
-// ends, or, a permanent one, when the topic takes no message of this size. Nothing is verified: what other processes could have published is
-// refused by the brokers.
+// Publish implements [sink.Publisher]. It waits while the window is full, or the topic is not open yet. done is told an
+// error only when ctx or Run ends, or, a permanent one, when the topic takes no message of this size. Nothing is
+// verified: what other processes could have published is refused by the brokers.
 func (s *Sink) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
 	size := int64(len(m.Data))
 	if err := s.window.acquire(ctx, s.over, size); err != nil {
@@ -118,8 +119,8 @@ func (s *Sink) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
 	}
 }
 
-// everywhere publishes a message to each partition, to that of its key when all others have it: whoever finds it there knows that it is everywhere. The receipt is
-// that partition's.
+// everywhere publishes a message to each partition, to that of its key when all others have it: whoever finds it there
+// knows that it is everywhere. The receipt is that partition's.
 func (t *topic) everywhere(m *sink.Message, done sink.Done) {
 	home := t.home(m.Key)
 	others := int32(len(t.partitions)) - 1 //nolint:gosec // at most some thousands
@@ -202,8 +203,8 @@ func (s *Sink) want(name string) (*topic, error) {
 }
 
 const (
-	// partitionBits are what a topic's partitions are numbered with where there are several topics. The other bits are the topic's: with 100 topics the
-	// odds that two have the same are 1 to 400.
+	// partitionBits are what a topic's partitions are numbered with where there are several topics. The other bits are
+	// the topic's: with 100 topics the odds that two have the same are 1 to 400.
 	partitionBits = 10
 	topicBits     = 31 - partitionBits
 )

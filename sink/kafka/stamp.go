@@ -4,8 +4,8 @@ package kafka
 
 import "time"
 
-// earlier stamps a load, of which the broker has stored nothing because of its time, again, and gives it the same place in the producer's
-// sequence. It is false if that was tried often enough; times is how often.
+// earlier stamps a load, of which the broker has stored nothing because of its time, again, and gives it the same place
+// in the producer's sequence. It is false if that was tried often enough; times is how often.
 func (p *partition) earlier(l *load, times *int) bool {
 	*times++
 	stamp, ok := p.sink.cfg.Clock.Refused(time.UnixMilli(l.builder.Newest()), *times)

@@ -44,7 +44,8 @@ func (t *topic) takesLess(n int) {
 // missingFor is how long a topic must have been missing to be believed: brokers hear of a new one at different times.
 const missingFor = 3 * time.Second
 
-// find returns what a topic's incarnation is called, and how many partitions it has. One that is missing is created if it may be.
+// find returns what a topic's incarnation is called, and how many partitions it has. One that is missing is created if
+// it may be.
 func (s *Sink) find(ctx context.Context, t *topic) (id string, n int, err error) {
 	created := false
 	for began := time.Now(); ; {
@@ -97,7 +98,8 @@ const (
 	settingUnclean = "unclean.leader.election.enable"
 )
 
-// check warns, once, of settings with which acknowledged records are lost, and returns the largest batch that the topic takes.
+// check warns, once, of settings with which acknowledged records are lost, and returns the largest batch that the topic
+// takes.
 func (s *Sink) check(ctx context.Context, t *topic) (limit int64, err error) {
 	name := t.name
 	settings, err := s.client.Settings(ctx, name, settingSize, settingCleanup, settingISR, settingUnclean)

@@ -10,7 +10,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// window bounds the messages that are not settled, and the bytes of their data. One that is larger than the window passes alone.
+// window bounds the messages that are not settled, and the bytes of their data. One that is larger than the window
+// passes alone.
 type window struct {
 	slots chan struct{}
 	limit int64

@@ -97,9 +97,10 @@ func (s *Sink) answered(msg *gonats.Msg) {
 	}
 }
 
-// recognised deals with a message that the stream has, or had, at a sequence. The server looks at ids before it looks at
-// the expected last sequence, so that another message may stand behind it. The slot stays taken while the last message
-// of the subject is looked up. Where other keys and streams publish to the subject too, its last message says nothing.
+// recognised deals with a message that the stream has, or had, at a sequence. The server looks at ids before it looks
+// at the expected last sequence, so that another message may stand behind it. The slot stays taken while the last
+// message of the subject is looked up. Where other keys and streams publish to the subject too, its last message says
+// nothing.
 func (s *Sink) recognised(i int, m *sink.Message, done sink.Done, sequence uint64) {
 	if !m.Shared && !m.Everywhere {
 		s.lookups <- lookup{slot: i, m: m, done: done, duplicate: sequence}

@@ -16,7 +16,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// CheckBucket is [Check] for the bucket that [Sink.Keep] puts objects in. One that is missing is none of what is wrong, as the sink creates it when it needs it.
+// CheckBucket is [Check] for the bucket that [Sink.Keep] puts objects in. One that is missing is none of what is wrong,
+// as the sink creates it when it needs it.
 func CheckBucket(ctx context.Context, c Config) (warnings []string, err error) {
 	nc, err := natsclient.Dial(c.Client, gonats.Timeout(connectTimeout), gonats.NoReconnect())
 	if err != nil {

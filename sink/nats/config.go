@@ -28,11 +28,11 @@ type Config struct {
 	Window int
 	// AckTimeout is how long an answer of the broker is waited for (default 5 s).
 	AckTimeout time.Duration
-	// Wait is how long a broker that failed is left alone before the second attempt (default 250 ms). It doubles with each attempt up to
-	// 10 s and is shortened by up to a half at random.
+	// Wait is how long a broker that failed is left alone before the second attempt (default 250 ms). It doubles with
+	// each attempt up to 10 s and is shortened by up to a half at random.
 	Wait time.Duration
-	// LookEvery is how often the stream is looked at while nothing seems to be wrong (default 10 s). Nothing else tells of a stream that
-	// was removed and made anew.
+	// LookEvery is how often the stream is looked at while nothing seems to be wrong (default 10 s). Nothing else tells
+	// of a stream that was removed and made anew.
 	LookEvery time.Duration
 }
 

@@ -113,7 +113,8 @@ func TestRead_tries_again_where_a_consumer_was_refused(t *testing.T) {
 	}
 }
 
-// oneByOne is a stream of three messages, of which the n-th consumer brings what deliveries has at n, unless script has an answer.
+// oneByOne is a stream of three messages, of which the n-th consumer brings what deliveries has at n, unless script has
+// an answer.
 func oneByOne(script func(subject string) answer, deliveries ...[]delivered) func(subject string) answer {
 	var consumers atomic.Int32
 	return func(subject string) answer {

@@ -19,7 +19,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// answer is what a fake broker does about a publish: cut the connection, say nothing, send a reply, or messages of the stream.
+// answer is what a fake broker does about a publish: cut the connection, say nothing, send a reply, or messages of the
+// stream.
 type answer struct {
 	cut      bool
 	reply    string
@@ -55,7 +56,8 @@ func refuse(code, errCode int, description string) answer {
 	return answer{reply: fmt.Sprintf(`{"error":{"code":%d,"err_code":%d,"description":%q}}`, code, errCode, description)}
 }
 
-// newFake returns the address of a broker that does what no real one can be brought to do. script is called from several goroutines.
+// newFake returns the address of a broker that does what no real one can be brought to do. script is called from
+// several goroutines.
 func newFake(t *testing.T, script func(subject string) answer) string {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -186,7 +188,8 @@ func TestSink_does_not_wait_for_an_acknowledgement_that_was_cut_off(t *testing.T
 	}
 }
 
-// In a replicated stream a message is also refused while another one of its subject is under way, which may come to nothing.
+// In a replicated stream a message is also refused while another one of its subject is under way, which may come to
+// nothing.
 func TestSink_takes_a_refusal_without_another_message_for_a_reason_to_try_again(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, config(newFake(t, func(subject string) answer {

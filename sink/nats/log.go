@@ -19,8 +19,9 @@ import (
 
 var _ sink.Log = (*Sink)(nil)
 
-// Bounds implements [sink.Log]: the stream is partition 0, and its time of creation the ID. What it has then must not be lost any more
-// while Run runs, as if this run had published it. Once Run has ended the error is [sink.ErrNotRunning].
+// Bounds implements [sink.Log]: the stream is partition 0, and its time of creation the ID. What it has then must not
+// be lost any more while Run runs, as if this run had published it. Once Run has ended the error is
+// [sink.ErrNotRunning].
 func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogBounds, error) {
 	var bounds sink.LogBounds
 	var doubted time.Time
@@ -90,9 +91,9 @@ func (s *Sink) At(ctx context.Context, partition int32, sequence uint64) (found 
 	return found, nil
 }
 
-// Read implements [sink.Log]. With LastOfKey a message that was published while Read runs may be among the last ones. Once Run has ended
-// the error is [sink.ErrNotRunning]. The stream's limits may allow no consumer, which Read needs: if they do not for a while the error is a
-// [*sink.UnusableError].
+// Read implements [sink.Log]. With LastOfKey a message that was published while Read runs may be among the last ones.
+// Once Run has ended the error is [sink.ErrNotRunning]. The stream's limits may allow no consumer, which Read needs: if
+// they do not for a while the error is a [*sink.UnusableError].
 func (s *Sink) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) error) error {
 	r := &reader{sink: s, q: q, f: f, seen: q.After[0], data: q.Data, subjects: q.Subjects}
 	if len(r.subjects) == 0 {
@@ -117,8 +118,8 @@ type stoppedError struct{ err error }
 
 func (e *stoppedError) Error() string { return e.err.Error() }
 
-// insist calls attempt while the broker is usable until it succeeds, with pauses that grow unless attempt reports progress; meanwhile Ready
-// says why. It fails when ctx or Run ends, with a stoppedError, or with what is final.
+// insist calls attempt while the broker is usable until it succeeds, with pauses that grow unless attempt reports
+// progress; meanwhile Ready says why. It fails when ctx or Run ends, with a stoppedError, or with what is final.
 func (s *Sink) insist(ctx context.Context, attempt func(context.Context) (progress bool, err error)) error {
 	defer s.deaf.Store(nil)
 	for n := 1; ; n++ {
@@ -167,8 +168,8 @@ func (s *Sink) await(ctx context.Context) error {
 	}
 }
 
-// filters returns what a consumer can be asked for to see all of subjects: it takes no two that have something in common. Where they
-// have, without one being the whole of the other, it is everything.
+// filters returns what a consumer can be asked for to see all of subjects: it takes no two that have something in
+// common. Where they have, without one being the whole of the other, it is everything.
 func filters(subjects []string) (some []string) {
 	for i, a := range subjects {
 		if natsclient.CoveredByAny(some, a) || natsclient.CoveredByAny(subjects[i+1:], a) {

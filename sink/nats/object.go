@@ -31,8 +31,9 @@ const (
 func Bucket(stream string) string { return stream + "-objects" }
 
 // Keep implements [sink.Keeper]: data becomes an object in the server's object store, in [Bucket], and the reference is
-// nats-obj:<bucket>/<name>. A bucket that is missing is created, in files, with the stream's replicas, for objects as old as messages of the stream may
-// become; one that exists is never changed. With a stream that has no such limit objects stay until somebody removes them.
+// nats-obj:<bucket>/<name>. A bucket that is missing is created, in files, with the stream's replicas, for objects as
+// old as messages of the stream may become; one that exists is never changed. With a stream that has no such limit
+// objects stay until somebody removes them.
 func (s *Sink) Keep(ctx context.Context, name string, data []byte) (ref string, err error) {
 	if err := s.unusable(); err != nil {
 		return "", err
@@ -80,8 +81,8 @@ func (s *Sink) put(ctx context.Context, nc *gonats.Conn, bucket, name string, da
 	return nil
 }
 
-// write writes an object as the object store's clients do: its bytes in messages of their own subject, then the message that says what they are. The
-// library's own Put waits in a goroutine that may outlive the connection.
+// write writes an object as the object store's clients do: its bytes in messages of their own subject, then the message
+// that says what they are. The library's own Put waits in a goroutine that may outlive the connection.
 func write(ctx context.Context, js jetstream.JetStream, info *jetstream.ObjectInfo, data []byte, chunk int) error {
 	only := jetstream.WithExpectStream("OBJ_" + info.Bucket)
 	for part := range slices.Chunk(data, chunk) {
@@ -102,7 +103,8 @@ func write(ctx context.Context, js jetstream.JetStream, info *jetstream.ObjectIn
 	return err
 }
 
-// forget removes the bytes of an object that another one has replaced, or that was not completed. Where it is not known whether it was, they stay.
+// forget removes the bytes of an object that another one has replaced, or that was not completed. Where it is not known
+// whether it was, they stay.
 func forget(ctx context.Context, js jetstream.JetStream, info *jetstream.ObjectInfo) error {
 	st, err := js.Stream(ctx, "OBJ_"+info.Bucket)
 	if err != nil {
@@ -142,7 +144,8 @@ func permanentIf(permanent bool, err error) error {
 	return err
 }
 
-// keeping returns how old messages of the stream may become (0: any age), and how many servers hold it, as it was when it was last looked at.
+// keeping returns how old messages of the stream may become (0: any age), and how many servers hold it, as it was when
+// it was last looked at.
 func (s *Sink) keeping() (maxAge time.Duration, replicas int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,7 +33,8 @@ func (r *reader) puller(nc *gonats.Conn, next string) *puller {
 		batch: pullMessages, bytes: max(pullBytes, 2*nc.MaxPayload()), expires: min(pullWait, r.sink.cfg.AckTimeout/2),
 	}
 	if r.q.LastOfKey {
-		// Of the last messages of subjects a server loses the one that it has in hand when a pull ends by anything but its number.
+		// Of the last messages of subjects a server loses the one that it has in hand when a pull ends by anything but
+		// its number.
 		p.bytes, p.expires = 0, forgetAfter
 		if r.data {
 			p.batch = int(min(max(pullBytes/max(nc.MaxPayload(), 1), 1), pullMessages))
@@ -44,7 +45,8 @@ func (r *reader) puller(nc *gonats.Conn, next string) *puller {
 
 var errSilent = errors.New("no answer")
 
-// pull calls take for the messages that there are, a batch at most, and waits a moment for more, until take wants no more.
+// pull calls take for the messages that there are, a batch at most, and waits a moment for more, until take wants no
+// more.
 func (p *puller) pull(ctx context.Context, take func(*gonats.Msg) (bool, error)) error {
 	query, err := json.Marshal(map[string]any{"batch": p.batch, "max_bytes": p.bytes, "expires": p.expires})
 	if err != nil {

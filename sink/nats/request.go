@@ -16,8 +16,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// request returns a context for one request to the broker, which its caller ends. It ends by itself after the acknowledgement
-// timeout, and with the connection: the library would wait on for an answer that cannot come.
+// request returns a context for one request to the broker, which its caller ends. It ends by itself after the
+// acknowledgement timeout, and with the connection: the library would wait on for an answer that cannot come.
 func (s *Sink) request(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := s.call(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)

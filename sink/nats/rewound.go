@@ -17,7 +17,8 @@ type mark struct {
 	id       string
 }
 
-// doubtFor is how long a replica that was left behind may answer for the stream: longer than it takes to notice that it leads nobody.
+// doubtFor is how long a replica that was left behind may answer for the stream: longer than it takes to notice that it
+// leads nobody.
 const doubtFor = 15 * time.Second
 
 var errLeftBehind = errors.New("perhaps a replica that was left behind")
@@ -32,15 +33,16 @@ func (s *Sink) acknowledge(m mark, duplicate bool) {
 	}
 }
 
-// acknowledged returns the furthest message that was acknowledged until now, on any connection. Answers that come later are for what the
-// stream has by then.
+// acknowledged returns the furthest message that was acknowledged until now, on any connection. Answers that come later
+// are for what the stream has by then.
 func (s *Sink) acknowledged() mark {
 	s.answering.Lock()
 	defer s.answering.Unlock()
 	return s.acked
 }
 
-// promise remembers that somebody was told of what a stream has, and reports whether it is the one that is published to.
+// promise remembers that somebody was told of what a stream has, and reports whether it is the one that is published
+// to.
 func (s *Sink) promise(born time.Time, last uint64) (same bool) {
 	s.answering.Lock()
 	defer s.answering.Unlock()
@@ -54,7 +56,8 @@ func (s *Sink) promise(born time.Time, last uint64) (same bool) {
 	return same
 }
 
-// sameStream reports whether a stream that was created at born is the one that has what was acknowledged. While nothing was, any is.
+// sameStream reports whether a stream that was created at born is the one that has what was acknowledged. While nothing
+// was, any is.
 func (s *Sink) sameStream(born time.Time) (acked mark, same bool) {
 	s.answering.Lock()
 	defer s.answering.Unlock()
@@ -64,7 +67,8 @@ func (s *Sink) sameStream(born time.Time) (acked mark, same bool) {
 	return s.acked, s.born.Equal(born)
 }
 
-// unbroken checks that a stream whose last sequence is last still has what it acknowledged before it was asked for that.
+// unbroken checks that a stream whose last sequence is last still has what it acknowledged before it was asked for
+// that.
 func (s *Sink) unbroken(ctx context.Context, acked mark, last uint64) error {
 	if acked.sequence == 0 {
 		return nil
@@ -82,7 +86,8 @@ func (s *Sink) unbroken(ctx context.Context, acked mark, last uint64) error {
 	return nil
 }
 
-// rewound deals with a stream that ends before what it acknowledged, or is another one. One server's word is enough only where there is but one that has the stream.
+// rewound deals with a stream that ends before what it acknowledged, or is another one. One server's word is enough
+// only where there is but one that has the stream.
 func (s *Sink) rewound(acked mark, last uint64) error {
 	if s.replicas > 1 {
 		if s.doubted.IsZero() {

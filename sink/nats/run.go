@@ -30,7 +30,8 @@ const (
 
 var errClosed = errors.New("the broker closed the connection")
 
-// backoff is how long to wait for the n-th time, from 1: doubling from Config.Wait to maxWait, less up to a half at random.
+// backoff is how long to wait for the n-th time, from 1: doubling from Config.Wait to maxWait, less up to a half at
+// random.
 func (s *Sink) backoff(n int) time.Duration {
 	d := s.cfg.Wait
 	for ; n > 1 && d < maxWait; n-- {
@@ -41,14 +42,15 @@ func (s *Sink) backoff(n int) time.Duration {
 }
 
 // Run implements [sink.Sink]. A stream that is missing is created; one that exists is never changed, only checked, also
-// after each loss of the connection. A broker that is away or refuses the credentials is waited for. When ctx ends, what has
-// no answer yet is told ctx's error: drain before. Run is called once.
+// after each loss of the connection. A broker that is away or refuses the credentials is waited for. When ctx ends,
+// what has no answer yet is told ctx's error: drain before. Run is called once.
 //
-// The error is a [*sink.RewoundError] when the stream is gone or was made anew, ends before the last message that was acknowledged or that
-// Bounds told of, or has another one in the place of the last that was acknowledged. A message that the stream has removed since is not missed.
-// The stream is looked at on each new connection before anything is published on it, when answers are strange, and every [Config].LookEvery:
-// so long may messages be published to a stream that was made anew on an open connection. Where a stream has replicas, one that is left behind
-// may answer for a while: the log must have gone back for 15 seconds to be believed.
+// The error is a [*sink.RewoundError] when the stream is gone or was made anew, ends before the last message that was
+// acknowledged or that Bounds told of, or has another one in the place of the last that was acknowledged. A message
+// that the stream has removed since is not missed. The stream is looked at on each new connection before anything is
+// published on it, when answers are strange, and every [Config].LookEvery: so long may messages be published to a
+// stream that was made anew on an open connection. Where a stream has replicas, one that is left behind may answer for
+// a while: the log must have gone back for 15 seconds to be believed.
 func (s *Sink) Run(ctx context.Context) (err error) {
 	if !s.running.CompareAndSwap(false, true) {
 		return errors.New("nats: Run was called a second time")
@@ -112,8 +114,8 @@ func (s *Sink) settleAll(err error) {
 	s.answering.Unlock() //nolint:staticcheck // only to wait
 }
 
-// session lives as long as one connection, which finds its broker again by itself. It returns when ctx ended, the stream
-// must not be used, or the broker closed the connection for good.
+// session lives as long as one connection, which finds its broker again by itself. It returns when ctx ended, the
+// stream must not be used, or the broker closed the connection for good.
 func (s *Sink) session(ctx context.Context) (established bool, err error) {
 	closed := make(chan struct{})
 	nc, err := s.connect(ctx, func() { close(closed) })
@@ -188,8 +190,8 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 	}
 }
 
-// unsure deals with a look at the stream that failed. One that nothing gave a reason for stops nobody: a cluster may acknowledge messages
-// while it cannot answer questions.
+// unsure deals with a look at the stream that failed. One that nothing gave a reason for stops nobody: a cluster may
+// acknowledge messages while it cannot answer questions.
 func (s *Sink) unsure(err error, routine bool) {
 	if !routine || errors.Is(err, errLeftBehind) {
 		s.setDown(err)

@@ -30,8 +30,9 @@ import (
 
 const stream = "KUBERNETES"
 
-// broker is a real server, listening on TCP, that can be stopped and started again on its store. Each time it has another
-// address, because somebody else may have taken the last one meanwhile: a sink that is to find it again needs a proxy.
+// broker is a real server, listening on TCP, that can be stopped and started again on its store. Each time it has
+// another address, because somebody else may have taken the last one meanwhile: a sink that is to find it again needs a
+// proxy.
 type broker struct {
 	opts server.Options
 	mu   sync.Mutex

@@ -2,10 +2,10 @@
 
 // Package nats publishes to a NATS JetStream stream.
 //
-// A message is one JetStream publish with its id as Nats-Msg-Id, so that the stream itself drops a repetition within its
-// duplicates window, and bound to the configured stream. The stream drops it also if another message of its subject was
-// stored since, so that the sink then looks up the subject's last message. Longer absences are bridged by the check of
-// the last message of a subject: see [sink.Message]. In binary mode attributes are headers ce-…, percent-encoded as
+// A message is one JetStream publish with its id as Nats-Msg-Id, so that the stream itself drops a repetition within
+// its duplicates window, and bound to the configured stream. The stream drops it also if another message of its subject
+// was stored since, so that the sink then looks up the subject's last message. Longer absences are bridged by the check
+// of the last message of a subject: see [sink.Message]. In binary mode attributes are headers ce-…, percent-encoded as
 // CloudEvents' NATS binding has it; in structured mode there is only content-type.
 //
 // A message counts as accepted when the stream said so. What that is worth on a crash of the broker's machine is
@@ -66,11 +66,12 @@ type Sink struct {
 	becameUp chan struct{} // closed when something can be published again
 	over     chan struct{} // closed when Run has ended
 
-	// acked is what nobody may take back: the furthest message that was acknowledged, or that Bounds told of. born is when the stream that
-	// has it was created. Guarded by answering.
+	// acked is what nobody may take back: the furthest message that was acknowledged, or that Bounds told of. born is
+	// when the stream that has it was created. Guarded by answering.
 	acked mark
 	born  time.Time
-	// found, replicas and doubted are only serve's: the stream was found good once, with how many replicas, and since when it seems to have gone back.
+	// found, replicas and doubted are only serve's: the stream was found good once, with how many replicas, and since
+	// when it seems to have gone back.
 	found    bool
 	replicas int
 	doubted  time.Time
@@ -121,8 +122,9 @@ func New(cfg Config, log *slog.Logger) (*Sink, error) {
 	return s, nil
 }
 
-// Publish implements [sink.Publisher]. Without a connection, or while the stream is being checked, it fails at once. Messages
-// larger than the server or the stream allows, and subjects that are none, not permitted or not the stream's, are permanent failures.
+// Publish implements [sink.Publisher]. Without a connection, or while the stream is being checked, it fails at once.
+// Messages larger than the server or the stream allows, and subjects that are none, not permitted or not the stream's,
+// are permanent failures.
 func (s *Sink) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
 	if !natsclient.ValidSubject(m.Subject) {
 		done(sink.Receipt{}, sink.Permanent(fmt.Errorf("publish %.200q: not a subject to publish to", m.Subject)))
@@ -213,8 +215,8 @@ func (s *Sink) failWhere(pick func(m *sink.Message, tick uint32) error) (n uint6
 
 func (s *Sink) failAll(err error) { s.failWhere(func(*sink.Message, uint32) error { return err }) }
 
-// Ready implements [sink.Sink]: nil while there is a connection, the stream has been checked on it, and what somebody asks of the log is
-// answered.
+// Ready implements [sink.Sink]: nil while there is a connection, the stream has been checked on it, and what somebody
+// asks of the log is answered.
 func (s *Sink) Ready() error {
 	if err := s.unusable(); err != nil {
 		return err
@@ -252,8 +254,8 @@ func (s *Sink) setDown(err error) {
 	s.down.Store(&err)
 }
 
-// reconnecting is called before each connection is made. Nothing may be sent on it before the stream was checked on it: nobody begins to
-// publish from here on, and while somebody still does there must be no connection.
+// reconnecting is called before each connection is made. Nothing may be sent on it before the stream was checked on it:
+// nobody begins to publish from here on, and while somebody still does there must be no connection.
 func (s *Sink) reconnecting() error {
 	s.mu.Lock()
 	s.epoch++

@@ -136,7 +136,8 @@ func testImpatient(t *testing.T, h *Harness) {
 	start(t, h)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	// With a context that has ended a message may still be taken over, but it must not be waited for: many fill any window.
+	// With a context that has ended a message may still be taken over, but it must not be waited for: many fill any
+	// window.
 	const n = 5000
 	results := make(chan error, n)
 	for i := range n {
@@ -185,9 +186,9 @@ func testDuplicate(t *testing.T, h *Harness) {
 	}
 }
 
-// testOvertaken publishes a message again when another one of its key stands behind it. An acknowledgement says that the
-// message is the key's last. A broker that recognises the id does not store it again, so that this is a conflict. Any
-// other broker stores it again: Kafka's recognises only the batch that its producer sent last, never an id.
+// testOvertaken publishes a message again when another one of its key stands behind it. An acknowledgement says that
+// the message is the key's last. A broker that recognises the id does not store it again, so that this is a conflict.
+// Any other broker stores it again: Kafka's recognises only the batch that its producer sent last, never an id.
 func testOvertaken(t *testing.T, h *Harness) {
 	if h.Remembers && h.Shared {
 		t.Skip("NOT APPLICABLE: keys share a subject, so that the broker does not know which message is the last of one")

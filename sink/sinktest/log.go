@@ -326,7 +326,8 @@ func testReadCuts(t *testing.T, h *Harness) {
 	}
 }
 
-// testReadBusy reads while one key after the other gets a newer message: no key may be passed over because its message has just been replaced.
+// testReadBusy reads while one key after the other gets a newer message: no key may be passed over because its message
+// has just been replaced.
 func testReadBusy(t *testing.T, h *Harness) {
 	h.log(t)
 	start(t, h)

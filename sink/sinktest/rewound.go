@@ -140,7 +140,8 @@ func mustRewind(t *testing.T, err error) *sink.RewoundError {
 	return rewound
 }
 
-// keepPublishing publishes, from many goroutines and without a pause, until stop is called. Each message must have its answer.
+// keepPublishing publishes, from many goroutines and without a pause, until stop is called. Each message must have its
+// answer.
 func (h *Harness) keepPublishing(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup

@@ -30,7 +30,8 @@ type Harness struct {
 	Subject func(key string) string
 	// Shared says that Subject is the same for several keys.
 	Shared bool
-	// Remembers says that the broker recognises the id of an earlier message, Verifies that it checks the last message of a key.
+	// Remembers says that the broker recognises the id of an earlier message, Verifies that it checks the last message
+	// of a key.
 	Remembers, Verifies bool
 	// Limit is a size of data that the broker refuses for good; 0: there is none.
 	Limit int
@@ -38,18 +39,21 @@ type Harness struct {
 	Cut func()
 	// Stop stops the broker, Start starts it with the same log.
 	Stop, Start func(t *testing.T)
-	// Save takes a copy of the broker's store, Restore puts it in the place of what has become of the store since. The broker may be away meanwhile.
+	// Save takes a copy of the broker's store, Restore puts it in the place of what has become of the store since. The
+	// broker may be away meanwhile.
 	Save, Restore func(t *testing.T)
 	// Destroy removes the log, as somebody would who does not know what it is for.
 	Destroy func(t *testing.T)
-	// Remake destroys the log and makes it anew with n messages that somebody else publishes, on connections that stay open.
+	// Remake destroys the log and makes it anew with n messages that somebody else publishes, on connections that stay
+	// open.
 	Remake func(t *testing.T, n int)
 	// Purge removes all messages as limits do: the log goes on after them.
 	Purge func(t *testing.T)
-	// Insists says that the sink publishes again by itself while its broker is away: a message is not given back to its publisher then.
+	// Insists says that the sink publishes again by itself while its broker is away: a message is not given back to its
+	// publisher then.
 	Insists bool
-	// Own says which messages the sink itself writes, as a marker of its start: they are no messages of those who publish. Log leaves them out. What the
-	// log acknowledged of them is lost with it.
+	// Own says which messages the sink itself writes, as a marker of its start: they are no messages of those who
+	// publish. Log leaves them out. What the log acknowledged of them is lost with it.
 	Own func(*sink.Stored) bool
 	// Library is the import path of the sink's client library: nothing of it may run when the sink has ended.
 	Library string
@@ -105,7 +109,8 @@ func Run(t *testing.T, newSink func(t *testing.T) *Harness) {
 // own reports whether the sink itself wrote a message.
 func (h *Harness) own(st *sink.Stored) bool { return h.Own != nil && h.Own(st) }
 
-// start runs the sink until stop is called, at the latest at the end of the test, and checks that nothing is left of it.
+// start runs the sink until stop is called, at the latest at the end of the test, and checks that nothing is left of
+// it.
 func start(t *testing.T, h *Harness) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

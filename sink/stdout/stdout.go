@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stdout writes messages as JSON Lines, one CloudEvent in structured form a line, or as whatever it is told to make of them.
+// Package stdout writes messages as JSON Lines, one CloudEvent in structured form a line, or as whatever it is told to
+// make of them.
 //
 // Order is the order of the calls of Publish, and each message is written once: a write that fails is continued where
-// it stopped. There is nothing to recognise or check an earlier message by: a message published twice is there twice, and
-// Verify is ignored.
+// it stopped. There is nothing to recognise or check an earlier message by: a message published twice is there twice,
+// and Verify is ignored.
 package stdout
 
 import (
@@ -59,8 +60,9 @@ type line struct {
 	done   sink.Done
 }
 
-// Format appends what is written of a message, with the end of its line, to b; number is that of its receipt. It keeps nothing of the message's data. An
-// error is a permanent failure of the message. A Format is called by one goroutine at a time for each sink.
+// Format appends what is written of a message, with the end of its line, to b; number is that of its receipt. It keeps
+// nothing of the message's data. An error is a permanent failure of the message. A Format is called by one goroutine at
+// a time for each sink.
 type Format func(b []byte, m *sink.Message, number uint64) ([]byte, error)
 
 // JSONLines is the Format of JSON Lines.

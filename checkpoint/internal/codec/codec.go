@@ -3,8 +3,8 @@
 // Package codec is how what a checkpoint has is written as bytes in [checkpoint.Format], wherever a store keeps them.
 // It knows neither keys nor checksums nor places.
 //
-// Numbers are uvarints, texts their length as a uvarint and their bytes. What is decoded does not refer to the bytes that it came from.
-// Each value has one form: bytes that are decoded without an error are those that encoding gives.
+// Numbers are uvarints, texts their length as a uvarint and their bytes. What is decoded does not refer to the bytes
+// that it came from. Each value has one form: bytes that are decoded without an error are those that encoding gives.
 package codec
 
 import (
@@ -17,7 +17,8 @@ import (
 // errRest says that bytes are missing, or left.
 var errRest = errors.New("cut short")
 
-// Decoder reads what the functions of this package, and those of encoding/binary for uvarints, appended. What follows bad input is zero.
+// Decoder reads what the functions of this package, and those of encoding/binary for uvarints, appended. What follows
+// bad input is zero.
 type Decoder struct {
 	rest []byte
 	bad  bool

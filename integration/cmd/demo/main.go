@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command demo shows kube-eventbridge on a real API server: it builds and starts what it needs, changes things, shows
-// the events as they arrive in the log, stops the bridge, changes and deletes more, starts it again, and checks that the
-// log has everything once. Nothing outside its own temporary directory and the repository's .cache is touched, and
+// the events as they arrive in the log, stops the bridge, changes and deletes more, starts it again, and checks that
+// the log has everything once. Nothing outside its own temporary directory and the repository's .cache is touched, and
 // everything listens on free ports of 127.0.0.1.
 //
 // It exits with 0 only if every check holds. DEMO_KEEP=1 leaves everything running afterwards, until SIGINT or SIGTERM.

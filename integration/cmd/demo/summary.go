@@ -66,8 +66,8 @@ func (p *play) tells(from, to int) []string {
 	return tells
 }
 
-// lag says how long it took, at the median, from the answer to a write until the broker had its event, while the bridge ran.
-// An event may well come before the answer: the API server has then told its watchers already.
+// lag says how long it took, at the median, from the answer to a write until the broker had its event, while the bridge
+// ran. An event may well come before the answer: the API server has then told its watchers already.
 func (p *play) lag() string {
 	stored := map[string]time.Time{}
 	for _, e := range p.log.events {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image makes the bridge's container image, as an OCI archive and, if asked for, in a registry. It needs no container engine. See make image.
+// Command image makes the bridge's container image, as an OCI archive and, if asked for, in a registry. It needs no
+// container engine. See make image.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command outage takes the broker away from a bridge for a long time while objects change, on real parts, and judges its log: see docs/faults.md. It
-// prints the result in Markdown, and exits with 1 if a promise was broken.
+// Command outage takes the broker away from a bridge for a long time while objects change, on real parts, and judges
+// its log: see docs/faults.md. It prints the result in Markdown, and exits with 1 if a promise was broken.
 package main
 
 import (

@@ -36,7 +36,8 @@ func Define(of schema.GroupVersionResource, kind string) *apiextensionsv1.Custom
 }
 
 // Install creates or updates definitions and returns once discovery shows their resources. It looks at ctx before, not
-// during the ten seconds at most that this takes. It silences controller-runtime's log, of which a process has only one.
+// during the ten seconds at most that this takes. It silences controller-runtime's log, of which a process has only
+// one.
 func Install(ctx context.Context, cfg *rest.Config, crds ...*apiextensionsv1.CustomResourceDefinition) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("install CRDs: %w", context.Cause(ctx))

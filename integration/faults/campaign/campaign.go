@@ -35,8 +35,8 @@ type Options struct {
 	Broker string
 	// Replicas is how many bridges run in each round, as in [world.Config]; of [AnyReplicas] that is drawn for each.
 	Replicas int
-	// Round, if not nil, is the only round that is played, in a fresh directory inside Dir; kept results are ignored. It
-	// has PerRound faults, or those of the plan.
+	// Round, if not nil, is the only round that is played, in a fresh directory inside Dir; kept results are ignored.
+	// It has PerRound faults, or those of the plan.
 	Round *int
 	// Dir is where the results and, of rounds in which a promise was broken, everything else are kept.
 	Dir string
@@ -69,9 +69,9 @@ const (
 	late = 10
 )
 
-// Run runs a campaign to its end, or goes on with the one whose results are in the directory. It returns all results. What the bridge did that it
-// must not is no error, but in the results. The error is one of what is around the bridge, after a second try, or says that the results
-// in the directory are of a campaign with other settings.
+// Run runs a campaign to its end, or goes on with the one whose results are in the directory. It returns all results.
+// What the bridge did that it must not is no error, but in the results. The error is one of what is around the bridge,
+// after a second try, or says that the results in the directory are of a campaign with other settings.
 func Run(ctx context.Context, o Options) ([]Result, error) {
 	if o.PerRound == 0 {
 		o.PerRound = perRound
@@ -254,7 +254,8 @@ func (c *campaign) dir(n int) string {
 	return filepath.Join(c.options.Dir, fmt.Sprintf("round-%d-%d", c.options.Seed, n))
 }
 
-// runRound keeps the round's directory where something was violated or went wrong. What is left there of an earlier try goes.
+// runRound keeps the round's directory where something was violated or went wrong. What is left there of an earlier try
+// goes.
 func (c *campaign) runRound(ctx context.Context, n, faults int) (Result, error) {
 	dir, err := filepath.Abs(c.dir(n))
 	if err != nil {

@@ -146,7 +146,8 @@ var someResults = []Result{
 	},
 }
 
-// A campaign goes on with the rounds that its file does not have. One that was killed while it wrote has a last line that is not whole.
+// A campaign goes on with the rounds that its file does not have. One that was killed while it wrote has a last line
+// that is not whole.
 func TestCampaign_goes_on_where_it_was_cut_short(t *testing.T) {
 	for name, torn := range map[string]string{"between two results": "", "in the middle of one": `{"round":1,"wan`} {
 		t.Run(name, func(t *testing.T) {

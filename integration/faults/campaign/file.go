@@ -63,8 +63,8 @@ func hashOf(file string) (_ string, err error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// load reads the results of a campaign that was cut short, and begins the file if there is none. A last line that is not whole goes: its
-// campaign was killed while it wrote.
+// load reads the results of a campaign that was cut short, and begins the file if there is none. A last line that is
+// not whole goes: its campaign was killed while it wrote.
 func (c *campaign) load() error {
 	want, err := c.options.settings()
 	if err != nil {

@@ -69,8 +69,8 @@ func (r *round) began(kinds ...world.Kind) time.Time {
 
 // behind returns how far a gap may reach below the log, by faults of parts in which a position is stored. It cannot be
 // stored while a broker is away or a disk is full, and some time after it: brokers start slowly on a busy machine. What
-// Kafka has was stored by the bridge's clock. A bridge that is killed again and again, or whose watches are slow, stores
-// none either.
+// Kafka has was stored by the bridge's clock. A bridge that is killed again and again, or whose watches are slow,
+// stores none either.
 func (r *round) behind(parts world.Part) func(oracle.GapFigure) time.Duration {
 	return func(g oracle.GapFigure) (longest time.Duration) {
 		if r.options.Broker == world.Kafka && r.jumped() {

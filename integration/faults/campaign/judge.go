@@ -99,7 +99,8 @@ func (r *round) judgeRaces() error {
 // rest is for how long what a round that is broken has left is looked at.
 const rest = time.Minute
 
-// judgeRest compares what there is of the log, in a round that the bridge did not see through. What cannot be read then is told, and no error.
+// judgeRest compares what there is of the log, in a round that the bridge did not see through. What cannot be read then
+// is told, and no error.
 func (r *round) judgeRest(ctx context.Context) error {
 	if err := r.world.KillBridge(); err != nil {
 		return err

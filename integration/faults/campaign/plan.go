@@ -33,8 +33,8 @@ const together = " + "
 const plannedCost = 100 * time.Second
 
 // EachOnce plans each fault of the catalogue once: all on NATS, and on Kafka those that concern brokers. Faults that
-// need replicas get two or three. Faults of which no gap may come have rounds of their own, and so have those that concern
-// custom resources only, and those that take the log away: there no other gap has an excuse.
+// need replicas get two or three. Faults of which no gap may come have rounds of their own, and so have those that
+// concern custom resources only, and those that take the log away: there no other gap has an excuse.
 func EachOnce(broker string) (plan []Planned) {
 	type group struct {
 		Planned
@@ -182,7 +182,8 @@ type Known struct {
 	Name string
 	// Kind is the promise, or what else is violated.
 	Kind string
-	// Fault, Stream and What match the name of a fault of the round, the stream, and what is said. A nil one matches all.
+	// Fault, Stream and What match the name of a fault of the round, the stream, and what is said. A nil one matches
+	// all.
 	Fault, Stream, What *regexp.Regexp
 }
 

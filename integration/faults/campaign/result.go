@@ -15,12 +15,14 @@ import (
 
 // Figures are what is counted in a round, and summed up over all.
 type Figures struct {
-	// Changes were acknowledged to the driver; States are all that the truth has, Published those that the log has, Folded those that a later one
-	// stands for, Hidden those that a snapshot or a gap accounts for, Lost the others. They and Entries are those of the log at the end.
+	// Changes were acknowledged to the driver; States are all that the truth has, Published those that the log has,
+	// Folded those that a later one stands for, Hidden those that a snapshot or a gap accounts for, Lost the others.
+	// They and Entries are those of the log at the end.
 	Changes, Entries, States, Published, Folded, Hidden, Lost int
 	// Unknown entries could not be judged, because the recorder has holes: so many, of Blind revisions of etcd.
 	Unknown, Holes, Blind int
-	// Alike states are excused because a restored etcd came to the same versions of the same objects; see [oracle.Report]. Those of logs that were taken away are counted too.
+	// Alike states are excused because a restored etcd came to the same versions of the same objects; see
+	// [oracle.Report]. Those of logs that were taken away are counted too.
 	Alike int
 	// Unaudited objects are those of which only an audit finds the true content; see [oracle.Report].
 	Unaudited int `json:",omitempty"`
@@ -68,15 +70,15 @@ type Result struct {
 	Gaps []Gap `json:",omitempty"`
 	// RSS and Buffered are the most that was seen, in bytes.
 	RSS, Buffered int64
-	// Seconds is how long the round took; Wall is the time since the campaign's last result, or since it was started or went on. The sum of all Wall is
-	// how long the campaign ran.
+	// Seconds is how long the round took; Wall is the time since the campaign's last result, or since it was started or
+	// went on. The sum of all Wall is how long the campaign ran.
 	Seconds, Wall float64
 	// Spent is what parts of the round took, in seconds.
 	Spent map[string]float64 `json:",omitempty"`
 	// Retried says that the round was played a second time, because something around the bridge had failed.
 	Retried bool `json:",omitempty"`
-	// Violations are counted by promise, or by what the bridge did otherwise that it must not; Told says each, of promises with both histories.
-	// Known violations are counted by their names, and not among the others.
+	// Violations are counted by promise, or by what the bridge did otherwise that it must not; Told says each, of
+	// promises with both histories. Known violations are counted by their names, and not among the others.
 	Violations map[string]int `json:",omitempty"`
 	Told       []string       `json:",omitempty"`
 	Known      map[string]int `json:",omitempty"`
@@ -90,8 +92,8 @@ type Gap struct {
 	From, To uint64
 	Cause    oracle.Cause
 	Message  string
-	// Hidden counts the states that it hides, Avoidable those of them that etcd still had, Recovered the entries that were
-	// read back before it.
+	// Hidden counts the states that it hides, Avoidable those of them that etcd still had, Recovered the entries that
+	// were read back before it.
 	Hidden, Avoidable, Recovered int
 }
 

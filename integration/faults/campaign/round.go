@@ -32,7 +32,8 @@ const (
 	settling = 90 * time.Second
 	// bufferLimit is how many bytes the bridge is allowed to hold: so few that a broker which is away fills them.
 	bufferLimit = 1 << 20
-	// rssLimit is what a bridge with few objects may take, whatever happens to it: what is buffered stands in the memory up to twice.
+	// rssLimit is what a bridge with few objects may take, whatever happens to it: what is buffered stands in the
+	// memory up to twice.
 	rssLimit = 2*bufferLimit + 128<<20
 	// missesAllowed bounds how often in a row a fault may find no occasion.
 	missesAllowed = 20
@@ -74,7 +75,8 @@ type round struct {
 	result     Result
 }
 
-// run returns what the oracle says, and what the bridge did that it must not. The error is one of the round itself: it says nothing of the bridge.
+// run returns what the oracle says, and what the bridge did that it must not. The error is one of the round itself: it
+// says nothing of the bridge.
 func (r *round) run(ctx context.Context) (_ Result, err error) {
 	began := time.Now()
 	r.random = newRandom(r.seed)
@@ -215,8 +217,8 @@ func (r *round) play(ctx context.Context) error {
 	return r.audit(ctx)
 }
 
-// audit has everything published again where etcd was restored, and maybe nothing showed it. The bridge then compares the
-// versions of all objects, and the times at which they were written.
+// audit has everything published again where etcd was restored, and maybe nothing showed it. The bridge then compares
+// the versions of all objects, and the times at which they were written.
 func (r *round) audit(ctx context.Context) error {
 	if !slices.ContainsFunc(r.world.Events(), func(e world.Event) bool { return e.Kind == world.EtcdRestored }) {
 		return nil

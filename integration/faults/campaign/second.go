@@ -80,8 +80,8 @@ func (r *round) makeMany(ctx context.Context) error {
 	return g.Wait()
 }
 
-// judgeSecond compares the log of the second pipeline with the truth, and those that faults have taken away, up to where
-// they were read.
+// judgeSecond compares the log of the second pipeline with the truth, and those that faults have taken away, up to
+// where they were read.
 func (r *round) judgeSecond(ctx context.Context) error {
 	if r.second == nil {
 		return nil

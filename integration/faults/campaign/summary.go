@@ -106,7 +106,8 @@ func (s Summary) Broken() (n int) {
 	return n
 }
 
-// Doubts says why the campaign is no proof even if nothing is broken: more than a hundredth of what happened is not known. It is empty if there are none.
+// Doubts says why the campaign is no proof even if nothing is broken: more than a hundredth of what happened is not
+// known. It is empty if there are none.
 func (s Summary) Doubts() string {
 	if 100*s.Unknown <= s.States && 100*s.Blind <= s.States && s.States > 0 {
 		return ""

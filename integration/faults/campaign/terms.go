@@ -80,7 +80,8 @@ func claims(texts map[string][]byte) (all []claim) {
 // forgets are the events with which the numbers of leaders are forgotten.
 var forgets = []world.Kind{world.Fresh, world.LogRewound, world.CheckpointLost}
 
-// sharedTerms returns what is wrong with the numbers under which processes have published. Where a checkpoint was lost its numbers are forgotten with it.
+// sharedTerms returns what is wrong with the numbers under which processes have published. Where a checkpoint was lost
+// its numbers are forgotten with it.
 func sharedTerms(all []claim, events []world.Event) (wrong []error) {
 	owners := map[string]claim{}
 	for _, c := range all {

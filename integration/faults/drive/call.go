@@ -25,7 +25,8 @@ const (
 	longestWait = time.Second
 )
 
-// call makes a request until the API server has answered it. The error is errRefused, ctx's, or an answer that says that the request is wrong.
+// call makes a request until the API server has answered it. The error is errRefused, ctx's, or an answer that says
+// that the request is wrong.
 func (d *Driver) call(ctx context.Context, request func(context.Context) error) error {
 	if err := d.limiter.Wait(ctx); err != nil {
 		return fmt.Errorf("wait for a turn: %w", err)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drive changes objects of a real API server, at random from a seed: as much as a cluster does in a month, and everything that is hard to follow.
+// Package drive changes objects of a real API server, at random from a seed: as much as a cluster does in a month, and
+// everything that is hard to follow.
 //
-// What the writers want to do depends on the seed only; what becomes of it also on time and on the faults around them. A request whose
-// answer was lost may have been served, so the driver cannot tell what exists: that is the oracle's work.
+// What the writers want to do depends on the seed only; what becomes of it also on time and on the faults around them.
+// A request whose answer was lost may have been served, so the driver cannot tell what exists: that is the oracle's
+// work.
 package drive
 
 import (
@@ -163,8 +165,8 @@ func (d *Driver) awaitCache(ctx context.Context, k Kind) error {
 	})
 }
 
-// Run changes objects until ctx ends, or as many changes as configured are done, whatever happens to the API server meanwhile. The error is an answer that says that
-// the driver is wrong.
+// Run changes objects until ctx ends, or as many changes as configured are done, whatever happens to the API server
+// meanwhile. The error is an answer that says that the driver is wrong.
 func (d *Driver) Run(ctx context.Context) error {
 	g, inner := errgroup.WithContext(ctx)
 	for i := range d.cfg.Writers {

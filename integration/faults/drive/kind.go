@@ -9,7 +9,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
 )
 
-// Label is the label that the driver changes; Selector selects the objects where it is yes, which is every second one at first.
+// Label is the label that the driver changes; Selector selects the objects where it is yes, which is every second one
+// at first.
 const (
 	Label    = "faults.example.com/watched"
 	Selector = Label + "=yes"
@@ -25,7 +26,8 @@ type Kind struct {
 	Namespaced bool
 }
 
-// The kinds: two that are built in and namespaced, one of which is secret, a custom resource, and one that is cluster-scoped.
+// The kinds: two that are built in and namespaced, one of which is secret, a custom resource, and one that is
+// cluster-scoped.
 var (
 	ConfigMaps   = Kind{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true}
 	Secrets      = Kind{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", true}

@@ -11,12 +11,13 @@ import (
 	"strings"
 )
 
-// piece is the length of what is searched for: no byte of a secret value leaks alone by accident in a way that a machine could tell from chance.
+// piece is the length of what is searched for: no byte of a secret value leaks alone by accident in a way that a
+// machine could tell from chance.
 const piece = 8
 
-// Canaries are values that must not appear anywhere, in whole or in pieces of eight bytes: as they are, as base64 wherever they
-// begin in what was encoded, or as hex, of which two pieces in a row are eight bytes: the digits of one are those of some time of day. It is
-// safe for concurrent use once made.
+// Canaries are values that must not appear anywhere, in whole or in pieces of eight bytes: as they are, as base64
+// wherever they begin in what was encoded, or as hex, of which two pieces in a row are eight bytes: the digits of one
+// are those of some time of day. It is safe for concurrent use once made.
 type Canaries struct {
 	pieces map[uint64]origin
 	// filter has a bit for each piece's hash, so that most of what is searched costs no look at the map.
@@ -30,8 +31,8 @@ type origin struct {
 	hex    bool
 }
 
-// NewCanaries returns the canaries of secret values. A value must have at least 16 bytes, random ones and not the same again and again; a
-// shorter one panics.
+// NewCanaries returns the canaries of secret values. A value must have at least 16 bytes, random ones and not the same
+// again and again; a shorter one panics.
 func NewCanaries(secrets ...string) *Canaries {
 	c := &Canaries{pieces: map[uint64]origin{}, filter: make([]uint64, 1<<14+len(secrets)*64)}
 	for i, s := range secrets {
@@ -74,8 +75,8 @@ func (c *Canaries) bit(w uint64) uint64 {
 	return w * 0x9E3779B97F4A7C15 >> 32 % uint64(len(c.filter)*64)
 }
 
-// Find names the canaries that b has a piece of, each once, with the place of its first piece. The name is the secret's index: its value is not
-// printed again.
+// Find names the canaries that b has a piece of, each once, with the place of its first piece. The name is the secret's
+// index: its value is not printed again.
 func (c *Canaries) Find(b []byte) []string {
 	var found []string
 	seen := map[int32]bool{}
@@ -100,8 +101,8 @@ func (c *Canaries) Find(b []byte) []string {
 	return found
 }
 
-// Search is [Canaries.Find] for what is read from r, as violations; where names it. It reads in parts, so that a file may be large. A read
-// error is returned.
+// Search is [Canaries.Find] for what is read from r, as violations; where names it. It reads in parts, so that a file
+// may be large. A read error is returned.
 func (c *Canaries) Search(where string, r io.Reader) ([]Violation, error) {
 	var all []Violation
 	buffer, kept := make([]byte, 1<<20), 0

@@ -21,8 +21,8 @@ type Options struct {
 	Elected bool
 	// Pipeline, if not empty, is the one whose log it is: entries of another one are violations.
 	Pipeline string
-	// Gaps returns why a gap is not justified, or nothing where it is. It is asked once for each gap of the log, and its
-	// answer is a violation of P6. Nil allows none; [AnyGap] allows every gap that is well-formed.
+	// Gaps returns why a gap is not justified, or nothing where it is. It is asked once for each gap of the log, and
+	// its answer is a violation of P6. Nil allows none; [AnyGap] allows every gap that is well-formed.
 	Gaps func(GapFigure) string
 	// LogLost is when the log, or its end, was first taken away from the bridge, zero for never: then events may be
 	// published again with the reason repair, and a gap that was announced later may begin below what the log had.
@@ -30,15 +30,15 @@ type Options struct {
 	// Forgot is when a checkpoint was first taken away, zero for never: a writer that starts later does not know which
 	// epochs the log has.
 	Forgot time.Time
-	// Behind returns how long before a gap the log may have got what comes behind the gap's beginning: 5 s if it is nil,
-	// or returns less. It is more where the bridge could not store its position.
+	// Behind returns how long before a gap the log may have got what comes behind the gap's beginning: 5 s if it is
+	// nil, or returns less. It is more where the bridge could not store its position.
 	Behind func(GapFigure) time.Duration
-	// Refused reports whether the broker may have refused an event; nil is never. A rejection may stand for it then, and
-	// an event that says how many changes it stands for, or was found by a list, for all that was refused of the object.
-	// How many they are is not checked then.
+	// Refused reports whether the broker may have refused an event; nil is never. A rejection may stand for it then,
+	// and an event that says how many changes it stands for, or was found by a list, for all that was refused of the
+	// object. How many they are is not checked then.
 	Refused func(*Entry) bool
-	// RefusedState reports whether the broker may have refused the event of a state; nil is never. An object that was made
-	// in such a state may come and go without an event.
+	// RefusedState reports whether the broker may have refused the event of a state; nil is never. An object that was
+	// made in such a state may come and go without an event.
 	RefusedState func(State) bool
 	// Latest names the streams whose states may be folded.
 	Latest map[Stream]bool
@@ -60,7 +60,8 @@ type Options struct {
 	// Canaries are searched in the entries, and in Texts: the bytes of whatever else the bridge has written, by name.
 	Canaries *Canaries
 	Texts    map[string][]byte
-	// MaxPrinted bounds the violations of one promise in one stream; the last one says how many are left out. 0 means 20.
+	// MaxPrinted bounds the violations of one promise in one stream; the last one says how many are left out. 0 means
+	// 20.
 	MaxPrinted int
 }
 

@@ -4,9 +4,9 @@
 //
 // It has two halves that know nothing of each other's sources. A [Recorder] reads the true history of objects from
 // etcd. Etcd has every revision, also where the API server's watches have forgotten some. [Check] compares a truth with
-// the log as it was read back from the broker. Check is pure, so a truth or a log can as well be made by hand. It shares
-// no code with the bridge, so that no mistake is made twice. What is checked is the final log of one pipeline, when
-// nothing is under way any more.
+// the log as it was read back from the broker. Check is pure, so a truth or a log can as well be made by hand. It
+// shares no code with the bridge, so that no mistake is made twice. What is checked is the final log of one pipeline,
+// when nothing is under way any more.
 //
 // A log may have several partitions. Then each event has to be in the one of its key, markers in all of them, and what
 // a process wrote behind its own announcement and before that of the next one. Two events that different partitions

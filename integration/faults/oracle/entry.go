@@ -22,8 +22,8 @@ type Entry struct {
 	Place uint64
 	// Record is zero where the log is one sequence.
 	Record
-	// Recorded is when the bridge read it. Stored is when the broker got it, and Address the NATS subject under which it
-	// has it. They are zero where that is not known.
+	// Recorded is when the bridge read it. Stored is when the broker got it, and Address the NATS subject under which
+	// it has it. They are zero where that is not known.
 	Recorded, Stored time.Time
 	Address          string
 	// MsgID is what the broker recognises a repetition by; empty where the log does not tell.
@@ -113,8 +113,8 @@ func NewEntry(headers map[string][]string, data []byte, place uint64) (Entry, er
 	return e, nil
 }
 
-// content is the object that an event tells; nil where that is not known, or less than an object. Of a patch it is known
-// when it has been applied.
+// content is the object that an event tells; nil where that is not known, or less than an object. Of a patch it is
+// known when it has been applied.
 func (e *Entry) content() []byte {
 	switch {
 	case e.Type == typeRejected:

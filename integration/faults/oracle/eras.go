@@ -20,8 +20,9 @@ type era struct {
 	first int
 }
 
-// findEras finds the epochs at which versions stop to compare. A log begins in an era that may be empty. Who has lost the
-// checkpoint may tell of a restoration again, and so may a stream that takes over several of which one has not told.
+// findEras finds the epochs at which versions stop to compare. A log begins in an era that may be empty. Who has lost
+// the checkpoint may tell of a restoration again, and so may a stream that takes over several of which one has not
+// told.
 func (s *streamJudge) findEras() {
 	s.eras = []era{{}}
 	newest, told, forgot := uint64(0), false, false
@@ -172,7 +173,8 @@ func (s *streamJudge) early(era int, st State) bool {
 }
 
 // reselected reports whether a state may be in a line's era although it belongs to the next one: another selection, or
-// what a lost checkpoint had known, was listed under an epoch of its own, in which nothing has shown the restoration yet.
+// what a lost checkpoint had known, was listed under an epoch of its own, in which nothing has shown the restoration
+// yet.
 func (s *streamJudge) reselected(l *line, st State) bool {
 	if l.era+1 == len(s.eras) || st.History != s.eras[l.era+1].first {
 		return false

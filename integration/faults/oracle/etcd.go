@@ -288,7 +288,8 @@ func (r *Recorder) previous(e *clientv3.Event) {
 	}
 }
 
-// SnapshotRevision returns the revision at which a snapshot of etcd was made, as a restored etcd has it before versions are bumped.
+// SnapshotRevision returns the revision at which a snapshot of etcd was made, as a restored etcd has it before versions
+// are bumped.
 func SnapshotRevision(path string) (revision uint64, err error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: 10 * time.Second})
 	if err != nil {

@@ -174,8 +174,8 @@ func (s *streamJudge) readMarks() {
 		low, high := s.span(m.era)
 		m.from = s.locateBegin(m, good, min(current, low), high)
 		if m.Type == typeGap {
-			// A list behind a gap may be the first sign of a restoration: then the gap ends in a history that the log does not
-			// know yet.
+			// A list behind a gap may be the first sign of a restoration: then the gap ends in a history that the log
+			// does not know yet.
 			high = min(high+1, len(s.judge.truth.Histories)-1)
 		}
 		m.said = m.to.version
@@ -197,8 +197,8 @@ func (s *streamJudge) readMarks() {
 	s.marks = good
 }
 
-// locateBegin finds the history among low to high that a marker begins in. A process that died behind a gap announces it
-// again, with what its own list has; the gap begins where it began.
+// locateBegin finds the history among low to high that a marker begins in. A process that died behind a gap announces
+// it again, with what its own list has; the gap begins where it began.
 func (s *streamJudge) locateBegin(m *mark, before []*mark, low, high int) position {
 	for _, b := range before {
 		if b.Type == typeGap && b.epoch == m.epoch && b.body.Cause == m.body.Cause && b.body.From == m.body.From {
@@ -269,8 +269,8 @@ func (s *streamJudge) begin() {
 }
 
 // covers returns the gap that hides a state; nil if there is none. What the log says next of the object stands behind
-// that, unless it was read back: a gap does not excuse what was missing already. The newest state in a gap's range comes
-// with the list behind the gap. If the process died before that, a later gap hides the state.
+// that, unless it was read back: a gap does not excuse what was missing already. The newest state in a gap's range
+// comes with the list behind the gap. If the process died before that, a later gap hides the state.
 func (s *streamJudge) covers(o *object, i int, next *line) (found *mark) {
 	p := o.truth[i].at()
 	for _, m := range s.gaps {

@@ -52,8 +52,8 @@ func (e *Entry) everywhere() bool {
 	return e.mark() || e.Type == typeWriter
 }
 
-// checkPartitions checks what concerns the partitions of a log: what is in which, and that each process begins with its announcement, once, and
-// writes nothing behind that of another one.
+// checkPartitions checks what concerns the partitions of a log: what is in which, and that each process begins with its
+// announcement, once, and writes nothing behind that of another one.
 func (j *judge) checkPartitions(log []*Entry) {
 	current, epochs := map[int32]writer{}, map[int32]uint64{}
 	for _, e := range log {
@@ -115,8 +115,8 @@ func (j *judge) home(e *Entry) int32 {
 	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: []byte(e.Key)}, j.options.Partitions)) //nolint:gosec // it is one of a few
 }
 
-// completed leaves out what a process died over: the copies of a marker that does not stand in the partition of its key, where it is written last, and that a
-// later process has written again under its id.
+// completed leaves out what a process died over: the copies of a marker that does not stand in the partition of its
+// key, where it is written last, and that a later process has written again under its id.
 func (j *judge) completed(log []*Entry) []*Entry {
 	type copied struct {
 		id string
@@ -147,9 +147,10 @@ func (j *judge) violateRecord(p Promise, e *Entry, what string) {
 	j.violate(Violation{Promise: p, Stream: e.Source, Key: e.key(), What: what, Log: []string{e.String()}})
 }
 
-// merge puts the entries of one stream into one sequence, and numbers them: each partition's stand in its order, and what is everywhere stands once, where
-// all partitions have come to it. writers are the announcements, in the order of each partition; they are everywhere too. A marker that not all
-// partitions have is of a process that died over it, and that nobody has written again.
+// merge puts the entries of one stream into one sequence, and numbers them: each partition's stand in its order, and
+// what is everywhere stands once, where all partitions have come to it. writers are the announcements, in the order of
+// each partition; they are everywhere too. A marker that not all partitions have is of a process that died over it, and
+// that nobody has written again.
 func (j *judge) merge(lane, writers []*Entry) []*Entry {
 	m := merging{parts: make([][]*Entry, j.options.Partitions), left: map[string]int{}, placed: map[string]bool{}}
 	all := slices.Concat(lane, writers)
@@ -187,7 +188,8 @@ type merging struct {
 	placed map[string]bool
 }
 
-// run empties the partitions. crossed is told of a marker that some partitions have before another one, and some behind it.
+// run empties the partitions. crossed is told of a marker that some partitions have before another one, and some behind
+// it.
 func (m *merging) run(crossed func(*Entry)) (merged []*Entry) {
 	for {
 		var first *Entry
@@ -241,8 +243,9 @@ func (m *merging) next(heads map[string]int) *Entry {
 	return nil
 }
 
-// checkMarkers checks that each marker is in all partitions, unless the process that was writing it has died: then another one follows, it itself has
-// written nothing of the stream behind the marker, and the partition of its key, which gets it last, does not have it.
+// checkMarkers checks that each marker is in all partitions, unless the process that was writing it has died: then
+// another one follows, it itself has written nothing of the stream behind the marker, and the partition of its key,
+// which gets it last, does not have it.
 func (j *judge) checkMarkers(parts [][]*Entry, writers []*Entry) {
 	last := writer{}
 	for _, e := range writers {
@@ -277,8 +280,9 @@ func goesOn(part []*Entry, marker *Entry) bool {
 	return slices.ContainsFunc(part, func(e *Entry) bool { return e.Offset > marker.Offset && e.Record.writer() == marker.Record.writer() })
 }
 
-// checkWriters checks that what a leader has published of an object is not behind what a later one has. Where the log is one sequence, a former leader that does not know of its end
-// may still publish the next event of an object that it knows the last one of: once, because its next one is refused, or it ends.
+// checkWriters checks that what a leader has published of an object is not behind what a later one has. Where the log
+// is one sequence, a former leader that does not know of its end may still publish the next event of an object that it
+// knows the last one of: once, because its next one is refused, or it ends.
 func (s *streamJudge) checkWriters(o *object) {
 	newest, late := 0, map[int]int{}
 	for _, l := range o.lines {

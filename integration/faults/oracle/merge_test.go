@@ -15,8 +15,8 @@ import (
 
 const partitions = 3
 
-// spread puts a log into partitions as some processes would write it, one after the other: their streams have no order among each other, and a
-// process may die over a marker.
+// spread puts a log into partitions as some processes would write it, one after the other: their streams have no order
+// among each other, and a process may die over a marker.
 func spread(t *rapid.T, log []Entry) []Entry {
 	processes := int16(rapid.IntRange(1, 3).Draw(t, "processes")) //nolint:gosec // few
 	of := kgo.StickyKeyPartitioner(nil).ForTopic("")
@@ -35,8 +35,8 @@ func spread(t *rapid.T, log []Entry) []Entry {
 			}
 			of := divide(of, lane[:n], epoch)
 			if n > 0 && epoch < processes-1 && lane[n-1].everywhere() && cutShort(t, of, lane[n-1]) {
-				// A gap that begins an epoch, or whose list follows, is written again; another one may be replaced by one
-				// that ends later.
+				// A gap that begins an epoch, or whose list follows, is written again; another one may be replaced by
+				// one that ends later.
 				cause := bodyOfMark(&lane[n-1]).Cause
 				listed := n < len(lane) && lane[n].Reason == "relist"
 				if cause != "" && cause != Expired || listed || rapid.Bool().Draw(t, "again") {

@@ -57,8 +57,8 @@ type State struct {
 	// History counts the restorations of etcd before the state, from 0.
 	History int
 	UID     string
-	// Version is the resourceVersion; of an end it is the version of the deletion, or of the change that took the object
-	// out of the selection.
+	// Version is the resourceVersion; of an end it is the version of the deletion, or of the change that took the
+	// object out of the selection.
 	Version uint64
 	Op      Op
 	// Body is a hash of the content; a deletion has that of the state before. It is empty where the content is not

@@ -189,7 +189,8 @@ func (s *streamJudge) placeAgain(o *object) {
 			return of.Place < l.Place && of.Sequence == l.Sequence && of.UID == l.UID && of.op == Deleted == (l.op == Deleted) &&
 				(of.Body == "" || l.Body == "" || of.Body == l.Body)
 		})
-		// The end of an object that a lost log had alive, or of what was not selected any more, has the number of its row.
+		// The end of an object that a lost log had alive, or of what was not selected any more, has the number of its
+		// row.
 		if told || l.op == Deleted && s.judge.options.lostAt(l.Recorded) {
 			continue
 		}

@@ -222,7 +222,8 @@ func TestCheck_knows_what_is_selected_when(t *testing.T) {
 	}
 }
 
-// One of two streams has not told of a restored etcd yet when another selection joins them: the one that takes over does.
+// One of two streams has not told of a restored etcd yet when another selection joins them: the one that takes over
+// does.
 func TestCheck_lets_a_restoration_be_told_again_by_a_stream_that_takes_over(t *testing.T) {
 	area := plain
 	area.Namespace = "a"

@@ -22,7 +22,8 @@ import (
 // At the end of a line, "=a" is what was written. A marker is "gap 5 9@2 restored", "snapshot-started 5" or
 // "resync-started 7".
 type script struct {
-	// truth is what the object "x" went through: "added u1 5", with "h1" in front in a later history, of which bounds has the versions.
+	// truth is what the object "x" went through: "added u1 5", with "h1" in front in a later history, of which bounds
+	// has the versions.
 	truth   []string
 	bounds  []History
 	holes   []Hole
@@ -959,7 +960,8 @@ func BenchmarkJudge(b *testing.B) {
 	}
 }
 
-// A state that was hidden by a gap, was published behind a restoration, and is still there behind the next one, need not be published again.
+// A state that was hidden by a gap, was published behind a restoration, and is still there behind the next one, need
+// not be published again.
 func TestExcuse_finds_what_is_repeated_in_any_history_before(t *testing.T) {
 	o := &object{truth: []State{
 		{UID: "u1", Version: 7, Op: Updated}, {UID: "u1", Version: 7, Op: Updated, History: 1}, {UID: "u1", Version: 7, Op: Updated, History: 2},

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// alike is an etcd that was restored to 5 and came to the version that the log has, of the same object: with another content.
+// alike is an etcd that was restored to 5 and came to the version that the log has, of the same object: with another
+// content.
 func alike() script {
 	return script{
 		truth:  []string{"added u1 4", "updated u1 7 =a", "updated u1 9 =b", "h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 7 =d"},
@@ -20,7 +21,8 @@ func alike() script {
 	}
 }
 
-// What a restored etcd has in the versions that the log has cannot be told from what the log has. It is excused and counted; whatever else is lost is not.
+// What a restored etcd has in the versions that the log has cannot be told from what the log has. It is excused and
+// counted; whatever else is lost is not.
 func TestJudge_excuses_what_versions_cannot_tell(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*script)
@@ -75,7 +77,8 @@ func TestJudge_counts_what_was_undone_before_it_was_published(t *testing.T) {
 	assert.Equal(t, 1, Judge(truth, log, Options{}).Undone, "updated u1 9 is not in the log, and hidden by no gap")
 }
 
-// Where anything that the log has shows the restoration, in whatever stream, all streams are told, and nothing is excused.
+// Where anything that the log has shows the restoration, in whatever stream, all streams are told, and nothing is
+// excused.
 func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
 	custom := Stream{Cluster: "test", Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}}
 	for name, c := range map[string]struct {

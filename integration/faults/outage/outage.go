@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outage takes the broker away from a bridge for a long time while objects go on changing, and judges what is in the log when the broker
-// has been back for a while.
+// Package outage takes the broker away from a bridge for a long time while objects go on changing, and judges what is
+// in the log when the broker has been back for a while.
 //
-// Everything is real, and etcd and the API server forget as they usually do: after some minutes the history that the bridge did not read is gone. So a log
-// that keeps the promises is complete, or says where it is not. Memory and the checkpoint have to stay bounded whatever the log becomes.
+// Everything is real, and etcd and the API server forget as they usually do: after some minutes the history that the
+// bridge did not read is gone. So a log that keeps the promises is complete, or says where it is not. Memory and the
+// checkpoint have to stay bounded whatever the log becomes.
 package outage
 
 import (
@@ -28,7 +29,8 @@ import (
 type Config struct {
 	// Away is for how long the broker does not run.
 	Away time.Duration
-	// Rate is how many changes a second are wanted, of all kinds together, until the log has caught up. A slow machine may make fewer.
+	// Rate is how many changes a second are wanted, of all kinds together, until the log has caught up. A slow machine
+	// may make fewer.
 	Rate float64
 	Seed uint64
 	// Objects is how many names of each kind are used; 0 means 200.
@@ -51,7 +53,8 @@ const (
 	defaultObjects = 200
 	// leastRSS is what a bridge may take that holds next to nothing.
 	leastRSS = 128 << 20
-	// checkpointLimit is what the checkpoint of some hundred objects may take. Of a bounded one the size follows from how many objects there are.
+	// checkpointLimit is what the checkpoint of some hundred objects may take. Of a bounded one the size follows from
+	// how many objects there are.
 	checkpointLimit = 8 << 20
 )
 
@@ -73,8 +76,8 @@ type outage struct {
 	result   Result
 }
 
-// Run starts a world, takes its broker away, brings it back, and judges the log. The error is one of the world, or of a bridge that ended
-// or did not come to rest; promises that were broken are in the result.
+// Run starts a world, takes its broker away, brings it back, and judges the log. The error is one of the world, or of a
+// bridge that ended or did not come to rest; promises that were broken are in the result.
 func Run(ctx context.Context, cfg Config) (_ Result, err error) {
 	if cfg.Log == nil {
 		cfg.Log = io.Discard

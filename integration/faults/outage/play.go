@@ -14,7 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 )
 
-// play starts the bridge, changes objects, takes the broker away and brings it back, and returns when all is quiet again.
+// play starts the bridge, changes objects, takes the broker away and brings it back, and returns when all is quiet
+// again.
 func (o *outage) play(ctx context.Context) error {
 	if err := o.recorder.Sync(ctx); err != nil {
 		return err

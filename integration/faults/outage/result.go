@@ -17,7 +17,8 @@ type Result struct {
 	Changes, ChangesAway int
 	// Entries is how many the log has at the end, markers included.
 	Entries int
-	// CaughtUp is the time from the return of the broker until the log had an object of each kind that was made then, while others went on changing.
+	// CaughtUp is the time from the return of the broker until the log had an object of each kind that was made then,
+	// while others went on changing.
 	CaughtUp time.Duration
 	// Samples are in the order of time, from before the outage until all was quiet.
 	Samples []Sample
@@ -25,7 +26,8 @@ type Result struct {
 	Report oracle.Report
 }
 
-// Peak is the most of each figure while there was a broker, or while there was none. Changes and Since are the last ones.
+// Peak is the most of each figure while there was a broker, or while there was none. Changes and Since are the last
+// ones.
 func (r Result) Peak(broker bool) (peak Sample) {
 	peak.Broker = broker
 	for _, s := range r.Samples {

@@ -42,8 +42,8 @@ type body struct {
 	asked  string // the version that the watch began at
 	broken bool   // guarded by the proxy's mu
 
-	// between says that what was read so far ends with a frame, and rest is what is still to be read instead of what the API server says;
-	// only Read uses them.
+	// between says that what was read so far ends with a frame, and rest is what is still to be read instead of what
+	// the API server says; only Read uses them.
 	between, ended bool
 	rest           []byte
 }
@@ -106,8 +106,8 @@ func (b *body) end(into []byte) (int, error) {
 	return n, nil
 }
 
-// expiry is the frame in which an API server says in an open watch that its version is too old. Oldest is the version that it says can still be
-// watched; 0 is the one after the one that the watch began at.
+// expiry is the frame in which an API server says in an open watch that its version is too old. Oldest is the version
+// that it says can still be watched; 0 is the one after the one that the watch began at.
 func expiry(asked string, oldest int64) []byte {
 	from, _ := strconv.ParseInt(asked, 10, 64)
 	if oldest == 0 {

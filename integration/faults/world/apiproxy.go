@@ -24,8 +24,8 @@ const bridgeUser = "kube-eventbridge"
 // intercept answers a request of the bridge instead of the API server, or passes it on.
 type intercept func(r *http.Request, next http.RoundTripper) (*http.Response, error)
 
-// apiProxy stands between the bridge and the API server. It speaks HTTP/2 over TLS on both sides. An API server that is away is for the
-// bridge a connection that breaks, never an answer.
+// apiProxy stands between the bridge and the API server. It speaks HTTP/2 over TLS on both sides. An API server that is
+// away is for the bridge a connection that breaks, never an answer.
 type apiProxy struct {
 	server *http.Server
 	next   *http.Transport
@@ -46,8 +46,8 @@ type apiProxy struct {
 
 // apiStats counts since the proxy was made.
 type apiStats struct {
-	// Watches and Lists are requests, Gone the frames that said 410, Cut the answers that the proxy broke off, Halved those in the middle of a
-	// frame, Expired the watches that the proxy has ended with a 410 of its own.
+	// Watches and Lists are requests, Gone the frames that said 410, Cut the answers that the proxy broke off, Halved
+	// those in the middle of a frame, Expired the watches that the proxy has ended with a 410 of its own.
 	Watches, Lists, Gone, Cut, Halved, Expired int
 	// Status counts answers by their status.
 	Status map[int]int
@@ -219,8 +219,8 @@ func (p *apiProxy) cutInFrames(n int) {
 	p.halve = n
 }
 
-// expire tells the next watches that have something to say, between two frames, that their version is too old, and ends them. Oldest is the
-// version that they are told to be the oldest that can be watched; 0 is the one after theirs.
+// expire tells the next watches that have something to say, between two frames, that their version is too old, and ends
+// them. Oldest is the version that they are told to be the oldest that can be watched; 0 is the one after theirs.
 func (p *apiProxy) expire(n int, oldest int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

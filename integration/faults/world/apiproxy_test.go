@@ -26,7 +26,8 @@ const (
 	gone      = `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}` + "\n"
 )
 
-// behindAPIProxy returns a proxy in front of a server whose watches say what is put into frames, and a client behind it.
+// behindAPIProxy returns a proxy in front of a server whose watches say what is put into frames, and a client behind
+// it.
 func behindAPIProxy(t *testing.T) (p *apiProxy, client *http.Client, frames chan string) {
 	t.Helper()
 	frames = make(chan string)
@@ -131,7 +132,8 @@ func TestAPIProxy_breaks_answers_off(t *testing.T) {
 	assert.True(t, s.Cut == 1 && s.Halved == 1, "%+v", s)
 }
 
-// Whatever the reads of a watch begin and end with, the frame that says 410 is a whole one between others, and the last.
+// Whatever the reads of a watch begin and end with, the frame that says 410 is a whole one between others, and the
+// last.
 func TestAPIProxy_expires_watches_between_two_frames(t *testing.T) {
 	const said = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
 		`"message":"too old resource version: 7 (9)","reason":"Expired","code":410}}` + "\n"

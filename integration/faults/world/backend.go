@@ -30,10 +30,11 @@ type backend interface {
 	close() error
 	// sink is what a replica's file says of it.
 	sink(*replica) string
-	// way is that of the replica of a number to all of its servers. The caller closes it. It is called once, before sink.
+	// way is that of the replica of a number to all of its servers. The caller closes it. It is called once, before
+	// sink.
 	way(replica int) (*proxy.Proxy, error)
-	// committed is when a commit of the checkpoint was acknowledged at last, removeCheckpoint removes that, and checkpointText is all that it has: where the
-	// checkpoint is there.
+	// committed is when a commit of the checkpoint was acknowledged at last, removeCheckpoint removes that, and
+	// checkpointText is all that it has: where the checkpoint is there.
 	committed() time.Time
 	removeCheckpoint(ctx context.Context) error
 	checkpointText(ctx context.Context) ([]byte, error)
@@ -46,14 +47,15 @@ type backend interface {
 	wire() *wire
 }
 
-// StopBroker stops the broker, with what it has stored; it may be stopped already. It is for those who inject no fault meanwhile.
+// StopBroker stops the broker, with what it has stored; it may be stopped already. It is for those who inject no fault
+// meanwhile.
 func (w *World) StopBroker() { w.broker.stop() }
 
 // StartBroker starts the broker again. It must be stopped.
 func (w *World) StartBroker(ctx context.Context) error { return w.broker.start(ctx) }
 
-// ReadLog returns the whole log as it is at the beginning of the call, in its order, straight from the broker. It has no messages where there is
-// no log. If the log loses its end meanwhile, only the end of ctx ends the wait for it.
+// ReadLog returns the whole log as it is at the beginning of the call, in its order, straight from the broker. It has
+// no messages where there is no log. If the log loses its end meanwhile, only the end of ctx ends the wait for it.
 func (w *World) ReadLog(ctx context.Context) ([]rig.Message, error) {
 	log, err := w.broker.readLog(ctx)
 	if err != nil {

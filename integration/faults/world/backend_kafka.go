@@ -76,8 +76,8 @@ func newKafkaBackend(ctx context.Context, dir string, replicas int, log io.Write
 	return b, nil
 }
 
-// advertise returns the function that puts the wire before a broker for a replica, and the replica's way before that, or
-// moves what is there to the broker's new address. It returns where the replica reaches the broker.
+// advertise returns the function that puts the wire before a broker for a replica, and the replica's way before that,
+// or moves what is there to the broker's new address. It returns where the replica reaches the broker.
 func (b *kafkaBackend) advertise(replica int) func(broker int, address string) (string, error) {
 	return func(broker int, address string) (string, error) {
 		b.mu.Lock()
@@ -140,7 +140,8 @@ func (b *kafkaBackend) closeProxies() error {
 
 func (b *kafkaBackend) wire() *wire { return b.proxied }
 
-// listenerOf is what the brokers call the listener that a replica comes to: a broker tells the addresses of the listener at which it is asked.
+// listenerOf is what the brokers call the listener that a replica comes to: a broker tells the addresses of the
+// listener at which it is asked.
 func listenerOf(replica int) string { return fmt.Sprintf("PROXIED%d", replica) }
 
 func (b *kafkaBackend) way(replica int) (*proxy.Proxy, error) {

@@ -32,8 +32,9 @@ type Bridge struct {
 
 var errRuns = errors.New("start the bridge: it runs already")
 
-// StartBridge starts the bridge, and does not wait for anything: of replicas all that do not run, of which there has to be one. If the last process of one has ended although
-// nobody wanted it to, that is the error, see [ErrEnded], and none is started in its place.
+// StartBridge starts the bridge, and does not wait for anything: of replicas all that do not run, of which there has to
+// be one. If the last process of one has ended although nobody wanted it to, that is the error, see [ErrEnded], and
+// none is started in its place.
 func (w *World) StartBridge() (errs error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +79,8 @@ func (w *World) startReplica(r *replica) error {
 	return nil
 }
 
-// Bridge returns the process that was started last, of replicas that of the one that leads, or did when that was looked at last; nil before the first.
+// Bridge returns the process that was started last, of replicas that of the one that leads, or did when that was looked
+// at last; nil before the first.
 func (w *World) Bridge() *Bridge {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +105,8 @@ func (b *Bridge) kill() error {
 	return nil
 }
 
-// StopBridge ends the bridge with SIGTERM, as an operator does, and its replicas one after the other. It is an error if one does not end with code 0 before ctx ends.
+// StopBridge ends the bridge with SIGTERM, as an operator does, and its replicas one after the other. It is an error if
+// one does not end with code 0 before ctx ends.
 func (w *World) StopBridge(ctx context.Context) (errs error) {
 	for _, b := range w.processes() {
 		errs = errors.Join(errs, b.stop(ctx))
@@ -161,8 +164,8 @@ func (b *Bridge) awaitExit(ctx context.Context) (code int, err error) {
 	}
 }
 
-// setAside stops the process of the only bridge as a machine does that goes to sleep, and makes room for another one: the caller starts it, and
-// wakes the first. It must not own anything that the other one needs.
+// setAside stops the process of the only bridge as a machine does that goes to sleep, and makes room for another one:
+// the caller starts it, and wakes the first. It must not own anything that the other one needs.
 func (w *World) setAside(ctx context.Context) (*Bridge, error) {
 	b, r := w.Bridge(), w.replicas[0]
 	if err := b.awaitServing(ctx); err != nil {

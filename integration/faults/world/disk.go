@@ -26,12 +26,12 @@ func (o diskOp) String() string {
 	return [...]string{"write of a page", "write of the meta page", "sync of the pages", "sync of the meta page", "change of a file"}[o]
 }
 
-// diskRule is asked before an operation is done, and told after. It may wait. What it returns before, if not 0, is the operation's
-// result, and the operation is not done.
+// diskRule is asked before an operation is done, and told after. It may wait. What it returns before, if not 0, is the
+// operation's result, and the operation is not done.
 type diskRule func(op diskOp, done bool) syscall.Errno
 
-// disk is where the checkpoint is. What is written to seen passes a file system of this process, where there is FUSE, and ends up in real.
-// This process itself must only use real: it would wait for itself.
+// disk is where the checkpoint is. What is written to seen passes a file system of this process, where there is FUSE,
+// and ends up in real. This process itself must only use real: it would wait for itself.
 type disk struct {
 	real, seen string
 	// missing is why operations are not seen here, nil where they are.

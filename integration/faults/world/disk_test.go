@@ -119,7 +119,8 @@ func TestDisk_fails_operations_with_the_errno_of_its_rule(t *testing.T) {
 	}
 }
 
-// A process that was killed leaves a mount that nobody answers for; the next one gets rid of it, and of a directory without one.
+// A process that was killed leaves a mount that nobody answers for; the next one gets rid of it, and of a directory
+// without one.
 func TestRemove_takes_away_what_a_killed_process_has_left(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "world")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "disk"), 0o755))
@@ -194,8 +195,8 @@ func TestDisk_stops_a_killed_process_at_the_step(t *testing.T) {
 	}
 }
 
-// skip skips what this machine cannot do. Whether it lets us mount is not ours to decide; where there is the device and the user who may use it, CI
-// has to.
+// skip skips what this machine cannot do. Whether it lets us mount is not ours to decide; where there is the device and
+// the user who may use it, CI has to.
 func skip(t *testing.T, why error) {
 	t.Helper()
 	if _, err := os.Stat("/dev/fuse"); err == nil && os.Geteuid() == 0 && os.Getenv("CI") != "" && !errors.Is(why, syscall.EPERM) {

@@ -67,8 +67,9 @@ const (
 	SecondServer
 )
 
-// ErrMissed is wrapped by the errors of faults that found no occasion: nothing was published meanwhile, for one. The world is as before, and
-// the bridge runs, but for what the events say. Whoever makes changes has to make some, several a second, while a fault is injected.
+// ErrMissed is wrapped by the errors of faults that found no occasion: nothing was published meanwhile, for one. The
+// world is as before, and the bridge runs, but for what the events say. Whoever makes changes has to make some, several
+// a second, while a fault is injected.
 var ErrMissed = errors.New("no occasion")
 
 // Available returns why the fault cannot be injected on this machine or in this world, nil if it can.
@@ -103,10 +104,11 @@ func (f Fault) Available() error {
 	return nil
 }
 
-// Inject breaks the world, mends it, and returns the names of what was injected: of two that were made one only one, where the other has found no
-// occasion. The bridge must run, and runs afterwards unless the error says something else. What is drawn at random comes from random only; at which
-// change it strikes is still up to the machine. An error that is not [ErrMissed] says that the world could not be mended, or, if it wraps
-// [ErrUnsettled], [ErrEnded] or [ErrUsed], that the bridge did what it must not; it is never both.
+// Inject breaks the world, mends it, and returns the names of what was injected: of two that were made one only one,
+// where the other has found no occasion. The bridge must run, and runs afterwards unless the error says something else.
+// What is drawn at random comes from random only; at which change it strikes is still up to the machine. An error that
+// is not [ErrMissed] says that the world could not be mended, or, if it wraps [ErrUnsettled], [ErrEnded] or [ErrUsed],
+// that the bridge did what it must not; it is never both.
 func (f Fault) Inject(ctx context.Context, random *rand.Rand) (injected []string, err error) {
 	if err := f.running("before"); err != nil {
 		return nil, err
@@ -179,8 +181,8 @@ func (f Fault) Fits(g Fault) bool {
 	return f.Parts&g.Parts == 0 && !forgets
 }
 
-// With returns the fault that begins both at once, and is over when both are. They must fit. If only one of them finds no occasion, that is
-// in the events and in what [Fault.Inject] returns, and no error.
+// With returns the fault that begins both at once, and is over when both are. They must fit. If only one of them finds
+// no occasion, that is in the events and in what [Fault.Inject] returns, and no error.
 func (f Fault) With(g Fault) Fault {
 	both := Fault{
 		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
@@ -296,7 +298,8 @@ func (w *World) Faults() []Fault {
 	return all
 }
 
-// What the bridge must not do. Errors that wrap one of them say something of the bridge; all others are those of the world around it.
+// What the bridge must not do. Errors that wrap one of them say something of the bridge; all others are those of the
+// world around it.
 var (
 	// ErrUnsettled: it did not come to rest, or to its end, in the time that it has.
 	ErrUnsettled = errors.New("the bridge does not settle")

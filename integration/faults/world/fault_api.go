@@ -59,7 +59,8 @@ func cutFrames(ctx context.Context, i *injection) error {
 	return err
 }
 
-// storm answers watches and lists with these codes for a while. It cuts the watches that are open, so that the bridge has to ask.
+// storm answers watches and lists with these codes for a while. It cuts the watches that are open, so that the bridge
+// has to ask.
 func storm(codes ...int) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		var n atomic.Int64
@@ -78,8 +79,9 @@ func storm(codes ...int) func(context.Context, *injection) error {
 	}
 }
 
-// expireWatches says 410 in watches that are open, as an API server does whose cache has dropped what a slow watch has not read yet. Half the
-// time it names a version as the oldest that is newer than all that were shown, as after a compaction.
+// expireWatches says 410 in watches that are open, as an API server does whose cache has dropped what a slow watch has
+// not read yet. Half the time it names a version as the oldest that is newer than all that were shown, as after a
+// compaction.
 func expireWatches(ctx context.Context, i *injection) error {
 	want, oldest := 1+i.random.IntN(5), int64(0)
 	if i.random.IntN(2) == 0 {
@@ -109,7 +111,8 @@ func delayFrames(ctx context.Context, i *injection) error {
 	return nil
 }
 
-// renewCertificate gives the bridge another client certificate, takes no other from then on, and ends what is under way.
+// renewCertificate gives the bridge another client certificate, takes no other from then on, and ends what is under
+// way.
 func renewCertificate(ctx context.Context, i *injection) error {
 	next := try.Get(i.issue())
 	try.Do(pause.For(ctx, i.between(0, time.Second)))

@@ -29,7 +29,8 @@ func clockFaults() []Fault {
 // clockVariable names the file with the seconds that the clock is off, in the bridge's environment.
 const clockVariable = "KUBE_EVENTBRIDGE_CLOCK"
 
-// jump replaces the bridge by one that is the same but for the standard library's clock, lets that jump by hours, and brings the ordinary one back.
+// jump replaces the bridge by one that is the same but for the standard library's clock, lets that jump by hours, and
+// brings the ordinary one back.
 func jump(ctx context.Context, i *injection) (err error) {
 	files := filepath.Join(i.dir, "clock")
 	for _, r := range i.replicas {
@@ -86,8 +87,8 @@ func (i *injection) jumpEach(ctx context.Context, files string) (seconds []strin
 // clockOf is the file with the clock of a replica.
 func (r *replica) clockOf(files string) string { return fmt.Sprintf("%s-%d", files, r.number) }
 
-// checkClock waits until the time that a bridge says it is differs from ours by what its clock was set to, give or take a minute. A bridge that never answers is not one with a wrong
-// clock: the error is [ErrUnsettled] then.
+// checkClock waits until the time that a bridge says it is differs from ours by what its clock was set to, give or take
+// a minute. A bridge that never answers is not one with a wrong clock: the error is [ErrUnsettled] then.
 func (i *injection) checkClock(ctx context.Context, b *Bridge, by string) error {
 	seconds, err := strconv.ParseInt(by, 10, 64)
 	if err != nil {
@@ -115,10 +116,12 @@ func (b *Bridge) now(ctx context.Context) (time.Time, error) {
 	return http.ParseTime(header.Get("Date"))
 }
 
-// publishing is for how long nothing may be published although something changes all the time: faults of other parts may need most of it.
+// publishing is for how long nothing may be published although something changes all the time: faults of other parts
+// may need most of it.
 const publishing = 2 * time.Minute
 
-// awaitPublished lets the bridge run for some seconds of changes, and then until the log grows: a jump must not stop it.
+// awaitPublished lets the bridge run for some seconds of changes, and then until the log grows: a jump must not stop
+// it.
 func (i *injection) awaitPublished(ctx context.Context) error {
 	if err := pause.For(ctx, i.between(2*time.Second, 3*time.Second)); err != nil {
 		return err
@@ -155,8 +158,8 @@ func (w *World) swap(binary, clock string) (before string) {
 //go:embed clock.go.txt
 var clockSource string
 
-// ClockProgram returns a bridge with a package time whose clock can be moved, for [Config]. Only the wall clock moves, never
-// the monotonic one, as on a machine. What is compiled for it the first time is everything: that takes minutes.
+// ClockProgram returns a bridge with a package time whose clock can be moved, for [Config]. Only the wall clock moves,
+// never the monotonic one, as on a machine. What is compiled for it the first time is everything: that takes minutes.
 func ClockProgram(ctx context.Context, race bool, log io.Writer) (string, error) {
 	root, err := controlplane.Root()
 	if err != nil {

@@ -40,8 +40,8 @@ func commitFaults() []Fault {
 	return all
 }
 
-// killInCommit lets a commit come to a step, where the process is killed before anything else can follow: it is still waiting for the
-// disk's answer when the signal is there. A step that is not to be done then fails.
+// killInCommit lets a commit come to a step, where the process is killed before anything else can follow: it is still
+// waiting for the disk's answer when the signal is there. A step that is not to be done then fails.
 func (i *injection) killInCommit(ctx context.Context, op diskOp, done bool) error {
 	s := newStep(op, done, i.random.IntN(3))
 	defer s.pass()

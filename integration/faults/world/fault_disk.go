@@ -28,7 +28,8 @@ func diskFaults() []Fault {
 	}
 }
 
-// failDisk fails every change with errno for a while, and now and then kills the bridge meanwhile; it is started when the disk is well again.
+// failDisk fails every change with errno for a while, and now and then kills the bridge meanwhile; it is started when
+// the disk is well again.
 func failDisk(errno syscall.Errno) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		before := i.disk.refused.Load()

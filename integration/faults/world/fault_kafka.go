@@ -191,7 +191,8 @@ func (i *injection) awaitReplacement(ctx context.Context) error {
 	return err
 }
 
-// deleteOld deletes what limits of the log would: records that the bridge has to know of, because it has committed since.
+// deleteOld deletes what limits of the log would: records that the bridge has to know of, because it has committed
+// since.
 func (b *kafkaBackend) deleteOld(ctx context.Context, i *injection) error {
 	log, err := i.ReadLog(ctx)
 	if err != nil {
@@ -208,7 +209,8 @@ func (b *kafkaBackend) deleteOld(ctx context.Context, i *injection) error {
 	return nil
 }
 
-// wakeReplaced stops the process of a bridge, starts another one, and lets the first go on: it has to end, and nothing of it may follow.
+// wakeReplaced stops the process of a bridge, starts another one, and lets the first go on: it has to end, and nothing
+// of it may follow.
 func (b *kafkaBackend) wakeReplaced(ctx context.Context, i *injection) error {
 	// One that has not opened its checkpoint yet does so when it is woken: then it is the one that replaces.
 	try.Do(i.awaitReady(ctx))

@@ -48,8 +48,8 @@ func (i *injection) holdAnswers(ctx context.Context) error {
 	})
 }
 
-// deliverLate keeps some requests that a bridge sends, kills it, and hands that over when the next one has begun: on NATS so late that
-// the server does not know the ids any more. Brokers have to refuse it.
+// deliverLate keeps some requests that a bridge sends, kills it, and hands that over when the next one has begun: on
+// NATS so late that the server does not know the ids any more. Brokers have to refuse it.
 func deliverLate(most int) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		want := 1 + i.random.IntN(most)
@@ -113,8 +113,8 @@ func (w *World) committed() time.Time {
 	return info.ModTime()
 }
 
-// killFirstList takes the checkpoint and the log away, so that everything is listed for the first time, and kills the bridge while a later page of a
-// list is on its way.
+// killFirstList takes the checkpoint and the log away, so that everything is listed for the first time, and kills the
+// bridge while a later page of a list is on its way.
 func killFirstList(ctx context.Context, i *injection) error {
 	try.Do(i.KillBridge())
 	if err := i.keepLog(ctx, Fresh); err != nil {
@@ -133,7 +133,8 @@ func (w *World) removeCheckpoint(ctx context.Context) error {
 	return os.Remove(w.checkpointFile())
 }
 
-// killRelist makes every version too old, and kills the bridge while a later page of the list that it makes then is on its way.
+// killRelist makes every version too old, and kills the bridge while a later page of the list that it makes then is on
+// its way.
 func killRelist(ctx context.Context, i *injection) error {
 	return i.killOnPage(ctx, func() error { return i.restartAPI(ctx) })
 }

@@ -64,7 +64,8 @@ func stopReplaced(ctx context.Context, i *injection) error {
 	return i.replace(ctx, Stopped, leader, time.Now())
 }
 
-// restartReplicas stops one after the other, the leader at a random place among them, and waits until each is ready again, as a rollout does.
+// restartReplicas stops one after the other, the leader at a random place among them, and waits until each is ready
+// again, as a rollout does.
 func restartReplicas(ctx context.Context, i *injection) error {
 	for _, n := range i.random.Perm(len(i.replicas)) {
 		b := i.process(i.replicas[n])
@@ -102,14 +103,16 @@ func sleepReplaced(ctx context.Context, i *injection) error {
 }
 
 const (
-	// known is how many events a bridge has published before its requests come late: of an object that it has published nothing of, it asks the broker first, whoever else publishes.
+	// known is how many events a bridge has published before its requests come late: of an object that it has published
+	// nothing of, it asks the broker first, whoever else publishes.
 	known = 150
 	// handful is how many changes it has read then and not published: so many that the broker gets some of them late.
 	handful = 30
 )
 
-// sleepFull lets nothing of a leader through to the broker until it has something in its hands, stops it, and lets through what it had sent when another one leads and has published the same: on
-// NATS so late that the server does not know the ids any more. Then it wakes. Nothing of it may be in the log.
+// sleepFull lets nothing of a leader through to the broker until it has something in its hands, stops it, and lets
+// through what it had sent when another one leads and has published the same: on NATS so late that the server does not
+// know the ids any more. Then it wakes. Nothing of it may be in the log.
 func sleepFull(ctx context.Context, i *injection) error {
 	leader := try.Get(i.theLeader(ctx))
 	try.Do(i.await(ctx, "the leader to publish", i.counts(ctx, leader, "events_published_total", known)))
@@ -139,7 +142,8 @@ func (*injection) counts(ctx context.Context, b *Bridge, metric string, enough f
 	}
 }
 
-// forgotten is after how long the broker does not know the id of a message any more. Kafka knows none of another producer.
+// forgotten is after how long the broker does not know the id of a message any more. Kafka knows none of another
+// producer.
 func (w *World) forgotten() time.Duration {
 	if w.cfg.Broker == Kafka {
 		return 0

@@ -46,8 +46,8 @@ func (i *injection) stopBrokerFor(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// stopBrokerLong takes the answers away before, so that there are messages that the bridge does not know to be in the log, and that the broker does
-// not know again by their ids when it is back.
+// stopBrokerLong takes the answers away before, so that there are messages that the bridge does not know to be in the
+// log, and that the broker does not know again by their ids when it is back.
 func stopBrokerLong(ctx context.Context, i *injection) error {
 	try.Do(i.holdAnswers(ctx))
 	i.broker.stop()
@@ -111,8 +111,8 @@ func (i *injection) mayAllEnd(may bool) {
 	}
 }
 
-// restartLost starts again who has found its checkpoint older than it knows, and has ended for that, as it says. Who has
-// a commit accepted since has found nothing.
+// restartLost starts again who has found its checkpoint older than it knows, and has ended for that, as it says. Who
+// has a commit accepted since has found nothing.
 func (b *natsBackend) restartLost(ctx context.Context, i *injection) error {
 	if i.cfg.Checkpoint != CheckpointNATS {
 		return nil
@@ -138,8 +138,8 @@ func (b *natsBackend) restartLost(ctx context.Context, i *injection) error {
 	return err
 }
 
-// committedSince reports whether a bridge has read its checkpoint, or had a commit accepted, since a time. That somebody
-// wrote to the checkpoint says less: who led before may have said once more that it is used.
+// committedSince reports whether a bridge has read its checkpoint, or had a commit accepted, since a time. That
+// somebody wrote to the checkpoint says less: who led before may have said once more that it is used.
 func (i *injection) committedSince(ctx context.Context, since time.Time) bool {
 	for _, p := range i.processes() {
 		began := time.Now()
@@ -238,8 +238,8 @@ func answerLate(after time.Duration) func(context.Context, *injection) error {
 	}
 }
 
-// loseAnswers keeps the answers until there are some, because those that are lost have to be some. Those that wait for an answer in vain find out
-// after some time.
+// loseAnswers keeps the answers until there are some, because those that are lost have to be some. Those that wait for
+// an answer in vain find out after some time.
 func loseAnswers(after time.Duration) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		try.Do(i.holdAnswers(ctx))

@@ -54,7 +54,8 @@ func restoreAtTakeover(ctx context.Context, i *injection) error {
 	return missed
 }
 
-// takeOverWithoutBroker stops the broker, kills the leader, and starts the broker some time after another one holds the Lease.
+// takeOverWithoutBroker stops the broker, kills the leader, and starts the broker some time after another one holds the
+// Lease.
 func takeOverWithoutBroker(ctx context.Context, i *injection) error {
 	leader := try.Get(i.theLeader(ctx))
 	i.broker.stop()

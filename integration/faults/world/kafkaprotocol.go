@@ -45,8 +45,8 @@ func kafkaProtocol(log, checkpoint string) protocol {
 func requestCorrelation(frame []byte) uint32 { return binary.BigEndian.Uint32(frame[8:]) }
 func answerCorrelation(frame []byte) uint32  { return binary.BigEndian.Uint32(frame[4:]) }
 
-// producedTo returns the topic of a request that publishes something; empty if it is another one. A request has one topic
-// here.
+// producedTo returns the topic of a request that publishes something; empty if it is another one. A request has one
+// topic here.
 func producedTo(frame []byte) (topic string) {
 	f := &kbin.Reader{Src: frame[4:]}
 	api, version := f.Int16(), f.Int16()

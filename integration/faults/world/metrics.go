@@ -50,9 +50,10 @@ func (b *Bridge) Ready(ctx context.Context) (ready bool, said string) {
 // quiet is for how long nothing may happen before the bridge counts as settled.
 const quiet = time.Second
 
-// WaitSettled waits until the bridge is ready, all its watches are open, nothing it has read is unpublished, and the log has not grown for a
-// second. That it has read everything cannot be seen from outside: also, if given, is asked last, and what it says instead is in the error.
-// It is an error if that does not come within the time, see [ErrUnsettled], or the bridge ends, see [ErrEnded].
+// WaitSettled waits until the bridge is ready, all its watches are open, nothing it has read is unpublished, and the
+// log has not grown for a second. That it has read everything cannot be seen from outside: also, if given, is asked
+// last, and what it says instead is in the error. It is an error if that does not come within the time, see
+// [ErrUnsettled], or the bridge ends, see [ErrEnded].
 func (w *World) WaitSettled(ctx context.Context, within time.Duration, also ...func() (ok bool, instead string)) error {
 	if len(w.processes()) == 0 {
 		return errors.New("no bridge was started that could settle")

@@ -89,7 +89,8 @@ func isPublish(frame []byte) bool {
 	return bytes.HasPrefix(frame, []byte("HPUB ")) && bytes.Contains(frame, []byte("\r\nNats-Msg-Id:"))
 }
 
-// isAnswer says whether a server's frame is JetStream's answer to a published message, a refusal too; not to a question of the API.
+// isAnswer says whether a server's frame is JetStream's answer to a published message, a refusal too; not to a question
+// of the API.
 func isAnswer(frame []byte) bool {
 	line, payload, ok := bytes.Cut(frame, []byte("\r\n"))
 	return ok && bytes.HasPrefix(line, []byte("MSG ")) &&

@@ -69,8 +69,8 @@ func (p *peak) close() {
 	}
 }
 
-// Peak is the most that any run of the bridge was seen to take, of each by itself. It is measured four times a second; times is how often the bridge
-// has said what it holds.
+// Peak is the most that any run of the bridge was seen to take, of each by itself. It is measured four times a second;
+// times is how often the bridge has said what it holds.
 func (w *World) Peak() (most Sample, times int) {
 	w.peak.mu.Lock()
 	defer w.peak.mu.Unlock()

@@ -26,11 +26,13 @@ const (
 	LogRewound Kind = "log rewound"
 	// LogDeleted: the log has lost everything.
 	LogDeleted Kind = "log deleted"
-	// Fresh: the log and the checkpoint have been removed together, while no bridge ran; what was before is not to be expected.
+	// Fresh: the log and the checkpoint have been removed together, while no bridge ran; what was before is not to be
+	// expected.
 	Fresh Kind = "fresh"
 	// CheckpointLost: the checkpoint was removed, while no bridge ran.
 	CheckpointLost Kind = "checkpoint lost"
-	// EtcdRestored: the cluster has gone back to an older state. Versions go back too unless the text says that they were bumped.
+	// EtcdRestored: the cluster has gone back to an older state. Versions go back too unless the text says that they
+	// were bumped.
 	EtcdRestored Kind = "etcd restored"
 	// TypeDeleted: the first CRD was deleted with all its objects, and created again.
 	TypeDeleted Kind = "type deleted"
@@ -42,8 +44,9 @@ type Event struct {
 	Kind Kind
 	// Revision is etcd's at that time, 0 where it did not answer. Of EtcdRestored it is the one after.
 	Revision int64
-	// Before is, of EtcdRestored and TypeDeleted, the revision that the cluster had before. Kept is, of EtcdRestored, one up to which everything is
-	// still there; how little of what came after it is there too, up to the backup, is not known.
+	// Before is, of EtcdRestored and TypeDeleted, the revision that the cluster had before. Kept is, of EtcdRestored,
+	// one up to which everything is still there; how little of what came after it is there too, up to the backup, is
+	// not known.
 	Before, Kept int64
 	Fault        string
 	Text         string

@@ -15,8 +15,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
-// Removed is a log that a fault has taken away, in whole or its end, as it was read just before. A bridge that ran meanwhile may have
-// written more.
+// Removed is a log that a fault has taken away, in whole or its end, as it was read just before. A bridge that ran
+// meanwhile may have written more.
 type Removed struct {
 	Kind     Kind
 	Messages []rig.Message
@@ -25,8 +25,8 @@ type Removed struct {
 // reading is for how long a fault may read the log.
 const reading = 30 * time.Second
 
-// keepLog keeps the log, which is about to be taken away, for whoever judges it, and in a file for a person. A log that cannot be read is not to be
-// taken away: the error is [ErrMissed].
+// keepLog keeps the log, which is about to be taken away, for whoever judges it, and in a file for a person. A log that
+// cannot be read is not to be taken away: the error is [ErrMissed].
 func (i *injection) keepLog(ctx context.Context, kind Kind) error {
 	ctx, cancel := context.WithTimeout(ctx, reading)
 	defer cancel()

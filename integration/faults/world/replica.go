@@ -28,7 +28,8 @@ const (
 	LeaseDuration = 3 * time.Second
 )
 
-// replica is a place in which a bridge runs, one process after the other. Of several, each has ways of its own to the API server and to the brokers.
+// replica is a place in which a bridge runs, one process after the other. Of several, each has ways of its own to the
+// API server and to the brokers.
 type replica struct {
 	number int // from 1
 	// config is the bridge's file, and server is where it serves metrics.
@@ -166,7 +167,8 @@ func (w *World) processes() (all []*Bridge) {
 // answering is how long a replica may take to say whether it leads: one that sleeps never does.
 const answering = time.Second
 
-// follow finds out which replica leads, which [World.Bridge] then is, and reports whether one does. Without replicas the bridge always does.
+// follow finds out which replica leads, which [World.Bridge] then is, and reports whether one does. Without replicas
+// the bridge always does.
 func (w *World) follow(ctx context.Context) bool {
 	if w.cfg.Replicas == 0 {
 		return true

@@ -50,7 +50,8 @@ func (w *World) Takeovers() []Takeover {
 // taking is for how long no bridge may lead, whatever else is broken meanwhile.
 const taking = 2 * time.Minute
 
-// takeover waits until another process than the former leader leads and reads, which has to come, and records how long that took since the leader was lost.
+// takeover waits until another process than the former leader leads and reads, which has to come, and records how long
+// that took since the leader was lost.
 func (i *injection) takeover(ctx context.Context, cause Cause, former *Bridge, since time.Time) error {
 	return i.tookOver(ctx, cause, since, func() bool { return i.leader(ctx, former) != nil })
 }

@@ -13,8 +13,8 @@ import (
 // stopping is how long a bridge may take to stop.
 const stopping = time.Minute
 
-// Texts stops the bridge, which must run, and returns all that it has written besides the log, by name: the metrics that it serves, its
-// checkpoint, and what each run of it has printed.
+// Texts stops the bridge, which must run, and returns all that it has written besides the log, by name: the metrics
+// that it serves, its checkpoint, and what each run of it has printed.
 func (w *World) Texts(ctx context.Context) (map[string][]byte, error) {
 	texts := map[string][]byte{}
 	for n, b := range w.processes() {

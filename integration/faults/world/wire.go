@@ -38,17 +38,17 @@ const (
 type protocol struct {
 	read            func(*bufio.Reader) ([]byte, error)
 	request, answer func(c *proxy.Conn, frame []byte) content
-	// inOrder says that answers come in the order of the requests: those behind one that is held are held too, and one that
-	// is lost ends its connection.
+	// inOrder says that answers come in the order of the requests: those behind one that is held are held too, and one
+	// that is lost ends its connection.
 	inOrder bool
 	// code is the error code in an answer to something published, for what is kept.
 	code func(answer []byte) (int16, error)
 }
 
-// wire stands between the bridge and all brokers, with a proxy before each. It passes on what both sides say as it is, in
-// whole frames. Answers to what is published to the log can be held or lost, and all else passes nevertheless, so that the
-// bridge sees a broker that is well. Requests that publish to the log can be kept, whatever becomes of the bridge, and
-// handed over later. A broker can be made to fall silent.
+// wire stands between the bridge and all brokers, with a proxy before each. It passes on what both sides say as it is,
+// in whole frames. Answers to what is published to the log can be held or lost, and all else passes nevertheless, so
+// that the bridge sees a broker that is well. Requests that publish to the log can be kept, whatever becomes of the
+// bridge, and handed over later. A broker can be made to fall silent.
 type wire struct {
 	*proxy.Proxy
 	protocol
@@ -79,7 +79,8 @@ type keptRequest struct {
 
 // wireStats counts since the world was made.
 type wireStats struct {
-	// Published is how often the bridge has published to the log, Answered the answers it got, Lost those it did not get.
+	// Published is how often the bridge has published to the log, Answered the answers it got, Lost those it did not
+	// get.
 	Published, Answered, Lost int
 	// Connected counts connections, Cut those that were ended here.
 	Connected, Cut int

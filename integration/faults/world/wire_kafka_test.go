@@ -140,7 +140,8 @@ func request(t *testing.T, c client, correlation uint32, topic string) {
 	must.Get(c.Write(produceRequest(8, correlation, topic)))(t)
 }
 
-// answered reports whether the answer to a request comes within a time; that it comes, and in which order, is waited for long.
+// answered reports whether the answer to a request comes within a time; that it comes, and in which order, is waited
+// for long.
 func answered(t *testing.T, c client, correlation uint32, within time.Duration) bool {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(within)))

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package world is everything around a bridge, and breaks it: a real API server behind a proxy, a real NATS server behind another or three real Kafka brokers behind three,
-// a disk for the checkpoint, and the bridge itself as a child process.
+// Package world is everything around a bridge, and breaks it: a real API server behind a proxy, a real NATS server
+// behind another or three real Kafka brokers behind three, a disk for the checkpoint, and the bridge itself as a child
+// process.
 //
-// The bridge is the ordinary program and knows nothing of this package. Where a fault has to strike at a certain moment, the moment is seen
-// from outside: in what passes the proxies, and in what is written to the disk, which is a FUSE file system of this process.
-// Only the bridge talks through the proxies; whoever makes changes or reads the log reaches the servers directly, and must
-// expect that they are away for a while.
+// The bridge is the ordinary program and knows nothing of this package. Where a fault has to strike at a certain
+// moment, the moment is seen from outside: in what passes the proxies, and in what is written to the disk, which is a
+// FUSE file system of this process. Only the bridge talks through the proxies; whoever makes changes or reads the log
+// reaches the servers directly, and must expect that they are away for a while.
 //
-// A fault returns when it is over and everything runs again; it does not wait until the bridge has caught up. Faults are injected one after the
-// other; those of different parts of the world can be made one, which begins both at once ([Fault.With]).
+// A fault returns when it is over and everything runs again; it does not wait until the bridge has caught up. Faults
+// are injected one after the other; those of different parts of the world can be made one, which begins both at once
+// ([Fault.With]).
 package world
 
 import (
@@ -40,7 +42,8 @@ const (
 	Pipeline = "faults"
 	// Stream is the JetStream stream that the log is in.
 	Stream = "KUBERNETES"
-	// DuplicateWindow is for how long the broker knows a message again: as short as the bridge accepts, so that a fault can outlast it.
+	// DuplicateWindow is for how long the broker knows a message again: as short as the bridge accepts, so that a fault
+	// can outlast it.
 	DuplicateWindow = 10 * time.Second
 	// ackTimeout is after how long the bridge takes a message for unanswered.
 	ackTimeout = 5 * time.Second
@@ -62,30 +65,33 @@ type Config struct {
 	Forgets func(since time.Time)
 	// Settings are further keys of the bridge's file, in YAML; none that the world writes itself. They may be empty.
 	Settings string
-	// CRDs are installed before the bridge starts. The faults of custom resources take the first one, and delete all its objects with it.
+	// CRDs are installed before the bridge starts. The faults of custom resources take the first one, and delete all
+	// its objects with it.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
-	// Broker is NATS, which "" stands for, or Kafka, and Checkpoint where the bridge keeps its state: CheckpointFile, CheckpointNATS or CheckpointKafka, of which
-	// the last two need that broker. Without one it is a file, or with replicas the broker's.
+	// Broker is NATS, which "" stands for, or Kafka, and Checkpoint where the bridge keeps its state: CheckpointFile,
+	// CheckpointNATS or CheckpointKafka, of which the last two need that broker. Without one it is a file, or with
+	// replicas the broker's.
 	Broker, Checkpoint string
-	// Replicas is how many bridges run, of which one leads; of 0 there is one, which needs no Lease. They cannot have a file as their checkpoint.
+	// Replicas is how many bridges run, of which one leads; of 0 there is one, which needs no Lease. They cannot have a
+	// file as their checkpoint.
 	Replicas int
-	// Dir is where everything is kept that a person may want to see afterwards; it must exist, and stays. If empty, it is a
-	// temporary directory that Close removes.
+	// Dir is where everything is kept that a person may want to see afterwards; it must exist, and stays. If empty, it
+	// is a temporary directory that Close removes.
 	Dir string
 	// Binary is the bridge; if empty it is built from the tree.
 	Binary string
 	// ClockBinary is the [ClockProgram]; without it the clock does not jump.
 	ClockBinary string
-	// Restoring is called before etcd is put back, when the API server is dead and etcd is not; Restored after it, with the file of the
-	// snapshot. Who records what etcd has needs both; they may be nil.
+	// Restoring is called before etcd is put back, when the API server is dead and etcd is not; Restored after it, with
+	// the file of the snapshot. Who records what etcd has needs both; they may be nil.
 	Restoring func(context.Context) error
 	Restored  func(snapshot string) error
 	// Log receives what kube-apiserver and etcd print, and the progress of builds.
 	Log io.Writer
 }
 
-// World is a running world. Its methods may be called concurrently, but while a fault is injected nobody else injects one, or
-// starts or ends the bridge.
+// World is a running world. Its methods may be called concurrently, but while a fault is injected nobody else injects
+// one, or starts or ends the bridge.
 type World struct {
 	cfg     Config
 	dir     string
@@ -224,7 +230,8 @@ func (w *World) checkpoint() string {
 	return fmt.Sprintf("file: {path: %q}", filepath.Join(w.disk.seen, checkpointName))
 }
 
-// Remove removes the directory of a world whose process was killed, and what it has left mounted there. What is not there is no error.
+// Remove removes the directory of a world whose process was killed, and what it has left mounted there. What is not
+// there is no error.
 func Remove(dir string) error {
 	return errors.Join(detach(filepath.Join(dir, seenName)), os.RemoveAll(dir))
 }
@@ -264,7 +271,8 @@ func (w *World) RESTConfig() *rest.Config { return rest.CopyConfig(w.admin) }
 // Dir is where everything is kept.
 func (w *World) Dir() string { return w.dir }
 
-// CheckpointFiles are the files that the bridge keeps its state in, and copies that faults have put aside; not on the disk that faults slow down.
+// CheckpointFiles are the files that the bridge keeps its state in, and copies that faults have put aside; not on the
+// disk that faults slow down.
 func (w *World) CheckpointFiles() ([]string, error) {
 	return filepath.Glob(filepath.Join(w.disk.real, "*"))
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package baseline is what the bridge is compared with: an exporter as most are. It takes the bridge's file, so that whatever
-// breaks the bridge can break it too, and writes events of the same form, so that one oracle judges both.
+// Package baseline is what the bridge is compared with: an exporter as most are. It takes the bridge's file, so that
+// whatever breaks the bridge can break it too, and writes events of the same form, so that one oracle judges both.
 //
-// It does well what such tools do: shared informers, which list and watch again whatever happens; publishing without waiting
-// for each answer, in a window, with ids by which the broker recognises repetitions; trying again what failed until it is
-// acknowledged; an orderly stop that waits for what is under way. It does not do what they do not: it keeps no position and
-// no ledger, so that a start publishes what exists; what was deleted while it did not watch, it does not know; and what is
-// tried again may arrive behind what came later.
+// It does well what such tools do: shared informers, which list and watch again whatever happens; publishing without
+// waiting for each answer, in a window, with ids by which the broker recognises repetitions; trying again what failed
+// until it is acknowledged; an orderly stop that waits for what is under way. It does not do what they do not: it keeps
+// no position and no ledger, so that a start publishes what exists; what was deleted while it did not watch, it does
+// not know; and what is tried again may arrive behind what came later.
 package baseline
 
 import (

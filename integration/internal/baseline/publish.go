@@ -36,7 +36,8 @@ func newPublisher(js jetstream.JetStream) *publisher {
 	return &publisher{js: js, slots: semaphore.NewWeighted(window)}
 }
 
-// publish sends a message, and waits only while the window is full. If ctx ends before the answer, what becomes of the message is not known.
+// publish sends a message, and waits only while the window is full. If ctx ends before the answer, what becomes of the
+// message is not known.
 func (p *publisher) publish(ctx context.Context, m *nats.Msg) {
 	if p.slots.Acquire(ctx, 1) != nil {
 		return

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// serve answers /livez, /readyz and /metrics, the last with those of the bridge's metrics that say whether everything was published.
+// serve answers /livez, /readyz and /metrics, the last with those of the bridge's metrics that say whether everything
+// was published.
 func (e *exporter) serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(http.ResponseWriter, *http.Request) {})

@@ -24,14 +24,15 @@ type Process struct {
 	ended chan struct{} // closed at its end
 }
 
-// Start starts a command, whose SysProcAttr it sets: the child has a process group of its own, so that a terminal's ^C does
-// not reach it. Errors call the child by name.
+// Start starts a command, whose SysProcAttr it sets: the child has a process group of its own, so that a terminal's ^C
+// does not reach it. Errors call the child by name.
 func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{name: name, cmd: cmd, ended: make(chan struct{})}
 	cmd.SysProcAttr = attributes()
 	started := make(chan error, 1)
 	go func() {
-		// The kernel sends the death signal when the thread that started the child ends, not the process. This keeps that thread.
+		// The kernel sends the death signal when the thread that started the child ends, not the process. This keeps
+		// that thread.
 		runtime.LockOSThread()
 		defer close(p.ended)
 		err := cmd.Start()
@@ -97,7 +98,8 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop ends the process with SIGTERM and waits for its end. If ctx ends first, the process is killed, and that is an error.
+// Stop ends the process with SIGTERM and waits for its end. If ctx ends first, the process is killed, and that is an
+// error.
 func (p *Process) Stop(ctx context.Context) error {
 	if p == nil {
 		return nil

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package once makes files and directories of a cache that several processes share: each is made once, whole or not at all.
+// Package once makes files and directories of a cache that several processes share: each is made once, whole or not at
+// all.
 package once
 
 import (
@@ -13,12 +14,12 @@ import (
 	"time"
 )
 
-// Path has something made at a path, unless it is there. The function gets a path in the same directory, where nothing is, and
-// makes a file or a directory there. It may make directories below that path for files of its own. Path renames the
-// result. If the function fails, Path removes what it left and returns its error.
+// Path has something made at a path, unless it is there. The function gets a path in the same directory, where nothing
+// is, and makes a file or a directory there. It may make directories below that path for files of its own. Path renames
+// the result. If the function fails, Path removes what it left and returns its error.
 //
-// While one process makes it, others wait, which they announce with say. A lock ends with the process that holds it. Lock
-// files stay: their names are that of the path, with a dot before and ".lock" behind.
+// While one process makes it, others wait, which they announce with say. A lock ends with the process that holds it.
+// Lock files stay: their names are that of the path, with a dot before and ".lock" behind.
 func Path(ctx context.Context, path string, say func(format string, args ...any), do func(tmp string) error) error {
 	exists := func() bool { _, err := os.Stat(path); return err == nil }
 	if exists() {

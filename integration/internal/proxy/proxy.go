@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proxy stands before TCP servers. It passes on what both sides say, in the frames of their protocol, and can keep
-// frames back, lose them, fall silent, and break connections.
+// Package proxy stands before TCP servers. It passes on what both sides say, in the frames of their protocol, and can
+// keep frames back, lose them, fall silent, and break connections.
 package proxy
 
 import (
@@ -21,8 +21,8 @@ import (
 type Handler struct {
 	// Read reads a frame. If it is nil, a frame is what can be read at once.
 	Read func(*bufio.Reader) ([]byte, error)
-	// Request is called with each frame of a client, and Answer with each one of a server. They report whether the frame
-	// is passed on. An error ends the connection. If they are nil, all frames are passed on.
+	// Request is called with each frame of a client, and Answer with each one of a server. They report whether the
+	// frame is passed on. An error ends the connection. If they are nil, all frames are passed on.
 	Request, Answer func(c *Conn, frame []byte) (pass bool, err error)
 }
 

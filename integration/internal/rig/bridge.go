@@ -31,9 +31,9 @@ type Bridge struct {
 // Args are those that the process was started with, the program first.
 func (b *Bridge) Args() []string { return b.args }
 
-// StartBridge starts a bridge that serves at server, and does not wait for anything. The process is killed when the test
-// ends; if that fails, what the process printed to stderr is in the test's log. Programs other than the bridge can be run
-// by it as well: nothing but [Bridge.Get] and what polls with it talks to the process.
+// StartBridge starts a bridge that serves at server, and does not wait for anything. The process is killed when the
+// test ends; if that fails, what the process printed to stderr is in the test's log. Programs other than the bridge can
+// be run by it as well: nothing but [Bridge.Get] and what polls with it talks to the process.
 func StartBridge(t testing.TB, server string, cmd *exec.Cmd) *Bridge {
 	t.Helper()
 	log, err := os.CreateTemp(t.TempDir(), "bridge-*.log")
@@ -78,8 +78,8 @@ func (b *Bridge) ExitsWith(code int) {
 	}
 }
 
-// Stops ends the process as an operator would, and wants it to succeed. A process that has a server is given the time to
-// serve first: before that it may not listen to signals yet.
+// Stops ends the process as an operator would, and wants it to succeed. A process that has a server is given the time
+// to serve first: before that it may not listen to signals yet.
 func (b *Bridge) Stops() {
 	b.t.Helper()
 	if b.Server != "" {

@@ -77,9 +77,9 @@ func Changed(file, from, to string) (Build, error) {
 	return Build{Replace: map[string]string{file: strings.Replace(string(text), from, to, 1)}}, nil
 }
 
-// Program returns the path of the program. It is built once for the same sources and flags, also if several processes ask
-// at the same time, and kept in the directory bridge of the cache ([controlplane.CacheDir]). Progress goes to log as lines
-// of text, to no one if log is nil. Programs that have not been asked for in a day make room for others.
+// Program returns the path of the program. It is built once for the same sources and flags, also if several processes
+// ask at the same time, and kept in the directory bridge of the cache ([controlplane.CacheDir]). Progress goes to log
+// as lines of text, to no one if log is nil. Programs that have not been asked for in a day make room for others.
 func (b Build) Program(ctx context.Context, log io.Writer) (string, error) {
 	root, err := controlplane.Root()
 	if err != nil {

@@ -98,9 +98,9 @@ func Entries(log []Message) (all []oracle.Entry, err error) {
 
 // Log reads the log that a bridge writes.
 type Log interface {
-	// Read returns all messages, each partition's in its order, as far as the log was written when Read was called. It asks
-	// the broker only for what earlier calls have not returned. A log that does not exist has no messages. With an error
-	// come those that were read before. The slice is the Log's, and the caller must not change it.
+	// Read returns all messages, each partition's in its order, as far as the log was written when Read was called. It
+	// asks the broker only for what earlier calls have not returned. A log that does not exist has no messages. With an
+	// error come those that were read before. The slice is the Log's, and the caller must not change it.
 	Read(ctx context.Context) ([]Message, error)
 }
 
@@ -114,8 +114,8 @@ type natsLog struct {
 	all     []Message
 }
 
-// NATSLog returns the log that is a stream of a NATS server. A stream that is deleted and made again, or put back to an older
-// state, is read again from its beginning.
+// NATSLog returns the log that is a stream of a NATS server. A stream that is deleted and made again, or put back to an
+// older state, is read again from its beginning.
 func NATSLog(js jetstream.JetStream, stream string) Log { return &natsLog{js: js, stream: stream} }
 
 func (l *natsLog) Read(ctx context.Context) ([]Message, error) {
@@ -151,8 +151,8 @@ func (l *natsLog) Read(ctx context.Context) ([]Message, error) {
 	return l.all, nil
 }
 
-// rewound reports whether the stream was put back to an older state, so that the last message that was read is another one
-// now, or is not there yet.
+// rewound reports whether the stream was put back to an older state, so that the last message that was read is another
+// one now, or is not there yet.
 func (l *natsLog) rewound(ctx context.Context, stream jetstream.Stream, end uint64) (bool, error) {
 	if len(l.all) == 0 {
 		return false, nil
@@ -186,7 +186,8 @@ type KafkaTopic struct {
 	all  []Message
 }
 
-// KafkaLog returns the log that is a topic, read with a client that nothing of the bridge is made of. The caller closes it.
+// KafkaLog returns the log that is a topic, read with a client that nothing of the bridge is made of. The caller closes
+// it.
 func KafkaLog(topic string, brokers []string, options ...kgo.Opt) (*KafkaTopic, error) {
 	options = append(options, kgo.SeedBrokers(brokers...), kgo.KeepControlRecords(), kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.FetchMaxWait(time.Second))

@@ -50,8 +50,8 @@ func ReadMetrics(text string) Metrics {
 	return m
 }
 
-// Sum adds up the series of a metric of the bridge that have all these labels, each as name="value". The metric is named
-// without kube_eventbridge_ before it. Series is how many there are.
+// Sum adds up the series of a metric of the bridge that have all these labels, each as name="value". The metric is
+// named without kube_eventbridge_ before it. Series is how many there are.
 func (m Metrics) Sum(name string, labels ...string) (sum float64, series int) {
 	for key, value := range m {
 		rest, ok := strings.CutPrefix(key, "kube_eventbridge_"+name)

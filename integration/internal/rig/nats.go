@@ -143,7 +143,8 @@ func (n *NATS) Stop() {
 	}
 }
 
-// End returns the sequence of the last message of a stream. It is an error if the server is stopped or lacks the stream.
+// End returns the sequence of the last message of a stream. It is an error if the server is stopped or lacks the
+// stream.
 func (n *NATS) End(stream string) (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -29,8 +29,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Poll asks until ok holds, and fails the test with what there is instead when [Patience] ends. It is for the test's own
-// goroutine.
+// Poll asks until ok holds, and fails the test with what there is instead when [Patience] ends. It is for the test's
+// own goroutine.
 func Poll(t testing.TB, what string, ok func() (holds bool, instead string)) {
 	t.Helper()
 	poll(t, nil, what, ok)

@@ -108,7 +108,8 @@ func TestNATSLog_reads_on_from_where_it_was(t *testing.T) {
 	publish := func(data string) uint64 {
 		t.Helper()
 		m := &nats.Msg{Subject: "s", Data: []byte(data), Header: nats.Header{"A": {"!"}}}
-		// A client that has not noticed the end of a server yet loses what it sends. The ID keeps a second try from being stored twice.
+		// A client that has not noticed the end of a server yet loses what it sends. The ID keeps a second try from
+		// being stored twice.
 		var ack *jetstream.PubAck
 		Poll(t, "publish "+data, func() (_ bool, instead string) {
 			var err error

@@ -14,8 +14,8 @@ const (
 	Nightly = testtier.Nightly
 )
 
-// Tier skips the test unless the tier that was asked for includes it; see package testtier, which packages use that this one
-// imports.
+// Tier skips the test unless the tier that was asked for includes it; see package testtier, which packages use that
+// this one imports.
 func Tier(t testing.TB, needed testtier.Tier) {
 	t.Helper()
 	testtier.Needs(t, needed)

@@ -20,8 +20,8 @@ type Truth struct {
 	recorder *oracle.Recorder
 }
 
-// CoreStream is the stream of a resource of the core group, such as configmaps, in one namespace or, if that is empty, in
-// all.
+// CoreStream is the stream of a resource of the core group, such as configmaps, in one namespace or, if that is empty,
+// in all.
 func CoreStream(cluster, resource, namespace string) oracle.Stream {
 	return oracle.Stream{
 		Cluster: cluster, Namespace: namespace, Resource: schema.GroupVersionResource{Version: "v1", Resource: resource},
@@ -60,8 +60,8 @@ func (tr *Truth) sync() {
 // Recorder is what records, for what a test has to tell it; see [oracle.Recorder].
 func (tr *Truth) Recorder() *oracle.Recorder { return tr.recorder }
 
-// Judge compares a log with what happened to the objects of streams, and fails the test by each violation. The log is one
-// that is not written to any more.
+// Judge compares a log with what happened to the objects of streams, and fails the test by each violation. The log is
+// one that is not written to any more.
 func (tr *Truth) Judge(log []Message, o oracle.Options, streams ...oracle.Stream) oracle.Report {
 	tr.t.Helper()
 	tr.sync()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package try lets the steps of a measurement or a fault be written one below the other, as package must does for tests.
-// [Do] and [Get] end the innermost [Run] at the first error, which Run returns.
+// Package try lets the steps of a measurement or a fault be written one below the other, as package must does for
+// tests. [Do] and [Get] end the innermost [Run] at the first error, which Run returns.
 package try
 
 import "errors"

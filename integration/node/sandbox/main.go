@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sandbox holds the namespaces of a Pod open, until it is told to end. It is the program of the image that kubelets call pause.
+// Command sandbox holds the namespaces of a Pod open, until it is told to end. It is the program of the image that
+// kubelets call pause.
 package main
 
 import (

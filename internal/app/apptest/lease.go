@@ -74,7 +74,8 @@ func (l *Lease) Usurp() {
 	l.keep(next)
 }
 
-// Elected writes a configuration with leaderElection, whose broker is away and whose password is in a file, and returns it and the Lease.
+// Elected writes a configuration with leaderElection, whose broker is away and whose password is in a file, and returns
+// it and the Lease.
 func Elected(t *testing.T) (file string, l *Lease) {
 	t.Helper()
 	l, rest := &Lease{}, APIServer(t, Identified).Config.Handler

@@ -14,8 +14,8 @@ import (
 const (
 	// readAhead keeps the broker busy. A list is read no further: its next page waits for minutes at the API server.
 	readAhead = 16 << 20
-	// A watch has to be read, or its history is lost. So beyond readAhead it is read more slowly, by a step at a time: a
-	// burst does not fill the memory only because the API server is faster than a broker that keeps up.
+	// A watch has to be read, or its history is lost. So beyond readAhead it is read more slowly, by a step at a time:
+	// a burst does not fill the memory only because the API server is faster than a broker that keeps up.
 	readStep, stepWait = 4 << 20, 100 * time.Millisecond
 	// weighEvery is how often it is looked how much is held of objects that are gone, and how often an object is read
 	// while that is too much.
@@ -29,11 +29,12 @@ type Budget struct {
 	all, lists *semaphore
 	bytes      atomic.Int64
 	count      atomic.Int64
-	// ahead is how many bytes may be held before a watch pauses; drained tells one that pauses that half of readAhead is left.
+	// ahead is how many bytes may be held before a watch pauses; drained tells one that pauses that half of readAhead
+	// is left.
 	ahead   atomic.Int64
 	drained chan struct{}
-	// weigh returns how many bytes are held of objects that are gone: gone at the last look, at weighed. Trickled is when
-	// an object was read last although that was too much. The times are in nanoseconds since 1970.
+	// weigh returns how many bytes are held of objects that are gone: gone at the last look, at weighed. Trickled is
+	// when an object was read last although that was too much. The times are in nanoseconds since 1970.
 	weigh                   func() int64
 	gone, weighed, trickled atomic.Int64
 }

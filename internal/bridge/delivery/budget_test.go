@@ -76,7 +76,8 @@ func TestBudget_a_watch_waits_while_too_much_is_held_of_deleted_objects(t *testi
 	})
 }
 
-// A watch goes at the broker's pace while that acknowledges, and is read to the last byte of the budget where it does not.
+// A watch goes at the broker's pace while that acknowledges, and is read to the last byte of the budget where it does
+// not.
 func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const object = 1 << 20

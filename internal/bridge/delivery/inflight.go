@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// InFlight counts objects and markers that are on their way to the log. The zero InFlight counts none. Its methods may be
-// called by several goroutines at a time.
+// InFlight counts objects and markers that are on their way to the log. The zero InFlight counts none. Its methods may
+// be called by several goroutines at a time.
 type InFlight struct {
 	mu   sync.Mutex
 	n    int

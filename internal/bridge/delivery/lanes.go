@@ -5,8 +5,8 @@ package delivery
 import "sync"
 
 // Lanes have the markers of a subject published one after the other. Each expects the one before it to be the last
-// message there, so that the broker refuses what a dead process has sent if it arrives late. Streams of single namespaces
-// announce themselves at the same subject. Its methods may be called by several goroutines at a time.
+// message there, so that the broker refuses what a dead process has sent if it arrives late. Streams of single
+// namespaces announce themselves at the same subject. Its methods may be called by several goroutines at a time.
 type Lanes[T comparable] struct {
 	mu sync.Mutex
 	of map[string]*lane[T]

@@ -9,12 +9,12 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// Offsets bound, by partition, what a ledger may not know of: whatever the log has at or before them has been acknowledged
-// to this process, and stands in a ledger. Its methods may be called by several goroutines at a time.
+// Offsets bound, by partition, what a ledger may not know of: whatever the log has at or before them has been
+// acknowledged to this process, and stands in a ledger. Its methods may be called by several goroutines at a time.
 //
 // An event that is under way gets a place after everything that was acknowledged when it was handed to the sink. Events
-// are counted in two windows of time, each of which remembers what was acknowledged when it began; the offset is that of
-// the oldest window that still has an event under way.
+// are counted in two windows of time, each of which remembers what was acknowledged when it began; the offset is that
+// of the oldest window that still has an event under way.
 type Offsets struct {
 	mu      sync.Mutex
 	high    map[int32]uint64
@@ -34,7 +34,8 @@ type window struct {
 // NewOffsets returns offsets of a log that has nothing.
 func NewOffsets() *Offsets { return &Offsets{high: map[int32]uint64{}, ids: map[int32]string{}} }
 
-// Start sets where the log ends before anything is published, and the ids of the messages there, as far as they are known.
+// Start sets where the log ends before anything is published, and the ids of the messages there, as far as they are
+// known.
 func (m *Offsets) Start(ends map[int32]uint64, ids map[int32]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,8 +79,8 @@ func (m *Offsets) End(window uint8, r sink.Receipt, id string) {
 	}
 }
 
-// Take returns the offsets; what ledgers are asked for afterwards has everything at or before them. It begins a new window
-// if the one before the current is empty.
+// Take returns the offsets; what ledgers are asked for afterwards has everything at or before them. It begins a new
+// window if the one before the current is empty.
 func (m *Offsets) Take() map[int32]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 // UnreadyAfter is how long a watch, a broker or a checkpoint may fail before its pipeline is not ready.
 const UnreadyAfter = 30 * time.Second
 
-// Broker is how a broker is doing. The zero Broker was never reached. Its methods may be called by several goroutines at
-// a time.
+// Broker is how a broker is doing. The zero Broker was never reached. Its methods may be called by several goroutines
+// at a time.
 type Broker struct {
 	mu sync.Mutex
 	// reached says that the broker was ready once; away since when it is not, and back when it was again.

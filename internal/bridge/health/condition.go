@@ -35,8 +35,8 @@ const (
 // another one.
 type Intervals struct{ Same, Other time.Duration }
 
-// Observe takes note of how something went, and returns what is news of that, and since when it did not work. A nil error
-// says that it works.
+// Observe takes note of how something went, and returns what is news of that, and since when it did not work. A nil
+// error says that it works.
 func (c *Condition) Observe(err error, i Intervals) (n News, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

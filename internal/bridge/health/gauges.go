@@ -15,8 +15,8 @@ import (
 type Gauges struct {
 	// Running says that the pipeline has started. Nothing else is told otherwise.
 	Running bool
-	// Buffered are the bytes that are held, Deleted those of them that are of objects that do not exist any more, Limit how
-	// many may be held.
+	// Buffered are the bytes that are held, Deleted those of them that are of objects that do not exist any more, Limit
+	// how many may be held.
 	Buffered, Deleted, Limit int64
 	// Ready says that the broker takes what it is handed.
 	Ready bool

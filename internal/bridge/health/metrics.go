@@ -126,8 +126,8 @@ func (m *Metrics) Remove(p Gauged) {
 	m.pipelines = slices.DeleteFunc(slices.Clone(m.pipelines), func(o Gauged) bool { return o == p })
 }
 
-// Forget removes the series of a pipeline that has ended while its process goes on. One that begins under the name later
-// counts from 0.
+// Forget removes the series of a pipeline that has ended while its process goes on. One that begins under the name
+// later counts from 0.
 func (m *Metrics) Forget(pipeline string) {
 	of := prometheus.Labels{"pipeline": pipeline}
 	for _, v := range append(m.ofStreams(), m.ofPipelines()...) {

@@ -24,7 +24,8 @@ type Ledger struct {
 	// gone are the tombstones that a position can drop. Held is about how many bytes they take, and keys in removed.
 	gone tombstones
 	held int64
-	// dirty are the lines that changed since the last Take, and removed the keys whose lines were removed, some of which may be back.
+	// dirty are the lines that changed since the last Take, and removed the keys whose lines were removed, some of
+	// which may be back.
 	dirty   []*line
 	removed map[string]struct{}
 	// listed are the keys of the list that is being read; nil if none is.

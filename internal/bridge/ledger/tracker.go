@@ -27,13 +27,13 @@ import (
 type Tracker struct {
 	mu       sync.Mutex
 	position string
-	// shown is the greatest version of the stream so far, shownBy the last open ticket that belongs to it or before it. That
-	// this was the end of it shows when a greater version follows, unless a bookmark said so.
+	// shown is the greatest version of the stream so far, shownBy the last open ticket that belongs to it or before it.
+	// That this was the end of it shows when a greater version follows, unless a bookmark said so.
 	shown      string
 	shownBy    place
 	bookmarked bool
-	// entries are the open tickets, linked in the stream's order, and free places, linked from the first of them. The entry at
-	// the origin is none: it links the oldest (next) and the newest (prev).
+	// entries are the open tickets, linked in the stream's order, and free places, linked from the first of them. The
+	// entry at the origin is none: it links the oldest (next) and the newest (prev).
 	entries []entry
 	free    place
 	pending int

@@ -33,8 +33,8 @@ func (*CompetingError) Permanent() bool { return true }
 const tail = 1000
 
 // compete returns a [CompetingError] if another pipeline's event at the end of the log has a key that this pipeline
-// publishes under. A pipeline that knows the log may have taken a resource over from one that is not there any more. One
-// of the same file has handed it over, or the file would have been refused.
+// publishes under. A pipeline that knows the log may have taken a resource over from one that is not there any more.
+// One of the same file has handed it over, or the file would have been refused.
 func (r *recovery) compete(m *sink.Stored, st *encode.State) error {
 	resource, ok := encode.ResourceOf(st.Source, r.Identity.Cluster)
 	if !ok || st.Name == "" || r.has() || m.Sequence+tail <= r.Ends[m.Partition] || slices.Contains(r.Siblings, st.Pipeline) {

@@ -50,8 +50,8 @@ func (r *recovery) recallStreams(m *sink.Stored) {
 	}
 }
 
-// recallStream makes a stream a stored one, with what entries call its resource: a name that means another resource keeps
-// that meaning.
+// recallStream makes a stream a stored one, with what entries call its resource: a name that means another resource
+// keeps that meaning.
 func (r *recovery) recallStream(at source.Stream, called []string) {
 	if _, known := r.stored.find(at); known {
 		return

@@ -58,8 +58,8 @@ type Outcome struct {
 	Lost bool
 }
 
-// Run compares a checkpoint with its log. It waits for the broker, and publishes and commits nothing. The error is ctx's,
-// or says why the log cannot be used: a [CompetingError], or an [encode.OldFormatError].
+// Run compares a checkpoint with its log. It waits for the broker, and publishes and commits nothing. The error is
+// ctx's, or says why the log cannot be used: a [CompetingError], or an [encode.OldFormatError].
 func Run(ctx context.Context, in Input) (*Outcome, error) {
 	r := recovery{Input: in, stored: newNames(in.State.Streams)}
 	r.Known = in.State.Log
@@ -84,11 +84,11 @@ type recovery struct {
 	completed map[string]string
 	// replaces: the rows become what the log has, whatever the checkpoint has.
 	replaces bool
-	// republished: an event that was published again is the last of its object. It may be an older state than another one
-	// that was not read.
+	// republished: an event that was published again is the last of its object. It may be an older state than another
+	// one that was not read.
 	republished bool
-	// read counts the pipeline's messages. Of those, seen is the greatest epoch, resyncs the greatest number of a resync,
-	// and term the greatest one of a writer.
+	// read counts the pipeline's messages. Of those, seen is the greatest epoch, resyncs the greatest number of a
+	// resync, and term the greatest one of a writer.
 	read    int
 	seen    uint64
 	resyncs int64
@@ -232,8 +232,8 @@ func (r *recovery) begin() {
 	r.suspects, r.markers = map[string]map[string]struct{}{}, map[string]struct{}{}
 }
 
-// learnMessage learns what one message says. Late: what the position says is known, and is news all the same, is of a process
-// that was replaced.
+// learnMessage learns what one message says. Late: what the position says is known, and is news all the same, is of a
+// process that was replaced.
 func (r *recovery) learnMessage(m *sink.Stored, late bool) error {
 	st, err := encode.StateOf(m)
 	var old *encode.OldFormatError
@@ -315,14 +315,14 @@ func (r *recovery) learnEvent(name string, m *sink.Stored, st *encode.State, lat
 	}
 }
 
-// endsLast reports whether an event only ends the state that is known, of an object that is gone for good. Such an end has
-// the version of that state whenever it is published, so that a position may cover it.
+// endsLast reports whether an event only ends the state that is known, of an object that is gone for good. Such an end
+// has the version of that state whenever it is published, so that a position may cover it.
 func endsLast(st *encode.State, last *sequence.Row) bool {
 	return st.Deleted && st.Reason != source.ReasonDeselected && st.UID == last.UID && st.Sequence.Version == last.Version
 }
 
-// refused reports whether an object is recorded as refused. What the log lacks of it is published behind the position, and
-// the object is tried again.
+// refused reports whether an object is recorded as refused. What the log lacks of it is published behind the position,
+// and the object is tried again.
 func (r *recovery) refused(name, key string) bool {
 	_, is := slices.BinarySearchFunc(r.State.Streams[name].Refused, key, ledger.ByKey)
 	return is

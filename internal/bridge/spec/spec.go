@@ -21,8 +21,8 @@ type Stream struct {
 	Resource string
 	// Wildcard, if not nil, makes a stream of each resource that it names, as they come and go.
 	Wildcard *membership.Wildcard
-	// NamespaceSelector, if not nil, makes a stream of each namespace whose labels match, and in it of each resource of a
-	// wildcard, as they come and go. Namespace is empty then.
+	// NamespaceSelector, if not nil, makes a stream of each namespace whose labels match, and in it of each resource of
+	// a wildcard, as they come and go. Namespace is empty then.
 	NamespaceSelector                       labels.Selector
 	Namespace, LabelSelector, FieldSelector string
 	// Says is all that the configuration says of the spec: two with the same text are read alike. One that is empty is
@@ -97,9 +97,9 @@ func (s *Stream) MayHaveRead(r source.Resource, namespace string) (source.Stream
 // moves, and its ticket is settled. A Filter is called by several goroutines at a time. It may be called again for a
 // change that could not be published at once.
 type Filter interface {
-	// Filter returns in a word why c is not published, and an empty reason if it is. Now is a digest of c's state. It is
-	// stored, and is before for the object's next change. Before is zero if nothing is known of the state before, or of
-	// what the log has of it.
+	// Filter returns in a word why c is not published, and an empty reason if it is. Now is a digest of c's state. It
+	// is stored, and is before for the object's next change. Before is zero if nothing is known of the state before, or
+	// of what the log has of it.
 	//
 	// Old returns the JSON of the object's state before, or nil if that is not known. The JSON must not be used after
 	// Filter returns. Old is nil unless [Stream.Olds] is set.

@@ -17,7 +17,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
-// AddOutputFlag gives cmd the flag that [printAs] reads, and refuses what is none of its formats: json, yaml and those of the command.
+// AddOutputFlag gives cmd the flag that [printAs] reads, and refuses what is none of its formats: json, yaml and those
+// of the command.
 func AddOutputFlag(cmd *cobra.Command, output *string, more ...string) {
 	formats := append([]string{"json", "yaml"}, more...)
 	choices := strings.Join(formats[:len(formats)-1], ", ") + " or " + formats[len(formats)-1]

@@ -13,7 +13,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
-// Report is an error that says what is wrong with a file, and among it what is allowed and costs something, and what nobody could be asked about, in the order of lines.
+// Report is an error that says what is wrong with a file, and among it what is allowed and costs something, and what
+// nobody could be asked about, in the order of lines.
 type Report struct {
 	Problems  config.Problems
 	Warnings  config.Problems

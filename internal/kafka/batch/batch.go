@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package batch encodes what an idempotent Kafka producer sends: record batches of the version 2 (magic 2), and the partition of a key.
-// It is pure: nothing is read, written or started.
+// Package batch encodes what an idempotent Kafka producer sends: record batches of the version 2 (magic 2), and the
+// partition of a key. It is pure: nothing is read, written or started.
 //
-// The format is that of the Kafka documentation, chapter "Record Batch" (https://kafka.apache.org/documentation/#recordbatch), with its parts
-// "Record" and "Record Header". All numbers of the header are big-endian:
+// The format is that of the Kafka documentation, chapter "Record Batch"
+// (https://kafka.apache.org/documentation/#recordbatch), with its parts "Record" and "Record Header". All numbers of
+// the header are big-endian:
 //
 //	 0  baseOffset            int64   0: the broker assigns it
 //	 8  batchLength           int32   the bytes after this field
@@ -27,8 +28,9 @@ import "math"
 const (
 	// Overhead is the size of a batch without records.
 	Overhead = 61
-	// DefaultLimit is the largest batch that a broker takes if its message.max.bytes, or the topic's max.message.bytes, is the default. It counts
-	// all bytes of the batch as it is sent, compressed if it is: those of Builder.Size. One byte more is refused with MESSAGE_TOO_LARGE.
+	// DefaultLimit is the largest batch that a broker takes if its message.max.bytes, or the topic's max.message.bytes,
+	// is the default. It counts all bytes of the batch as it is sent, compressed if it is: those of Builder.Size. One
+	// byte more is refused with MESSAGE_TOO_LARGE.
 	DefaultLimit = 1048588
 
 	// prefix is kept before each batch for Builder.Addressed: a partition's number, and the batch's size.
@@ -37,7 +39,8 @@ const (
 	head       = prefix + Overhead
 )
 
-// Header is a header of a record. Its name has to be UTF-8: Java's clients read it as text. Its value may be any bytes but is never null.
+// Header is a header of a record. Its name has to be UTF-8: Java's clients read it as text. Its value may be any bytes
+// but is never null.
 type Header struct{ Name, Value string }
 
 // Record is a record to append. Its key may be any bytes, and empty, but is never null.
@@ -50,13 +53,15 @@ type Record struct {
 	Timestamp int64
 }
 
-// Builder makes one batch after another in the same memory. The zero Builder is an empty batch. It is for one goroutine at a time.
+// Builder makes one batch after another in the same memory. The zero Builder is an empty batch. It is for one goroutine
+// at a time.
 //
-// A batch is filled with Append, may be compressed, and is sealed, once or many times. A sealed batch keeps its records: from Seal to Reset
-// only what Seal and Restamp are given changes. That is what a retry needs, because a broker that has a batch of the same sequences takes another
-// one for its repetition, whatever is in it.
+// A batch is filled with Append, may be compressed, and is sealed, once or many times. A sealed batch keeps its
+// records: from Seal to Reset only what Seal and Restamp are given changes. That is what a retry needs, because a
+// broker that has a batch of the same sequences takes another one for its repetition, whatever is in it.
 type Builder struct {
-	// plain is the batch, packed the same with compressed records, both behind prefix bytes. packed counts only if codec is not 0.
+	// plain is the batch, packed the same with compressed records, both behind prefix bytes. packed counts only if
+	// codec is not 0.
 	plain, packed []byte
 	codec         int16
 	sealed        bool
@@ -86,8 +91,9 @@ func (b *Builder) SizeWith(r *Record) int {
 	return max(len(b.plain)-prefix, Overhead) + sizeVarint(length) + length
 }
 
-// Append adds r, which is copied, and reports whether it did: it does not if the batch would, uncompressed, be larger than limit bytes,
-// or larger than the protocol can say, which is math.MaxInt32. It undoes Compress. It panics if the batch is sealed.
+// Append adds r, which is copied, and reports whether it did: it does not if the batch would, uncompressed, be larger
+// than limit bytes, or larger than the protocol can say, which is math.MaxInt32. It undoes Compress. It panics if the
+// batch is sealed.
 func (b *Builder) Append(r *Record, limit int) bool {
 	if b.sealed {
 		panic("BUG: record appended to a sealed batch")
@@ -110,9 +116,9 @@ func (b *Builder) Append(r *Record, limit int) bool {
 	return true
 }
 
-// Compress compresses the records with c if that makes the batch smaller, and returns the size of the batch, which is never larger than before.
-// The records stay there uncompressed too, so that another codec can be tried. A nil Codec means no compression.
-// It panics if the batch is sealed.
+// Compress compresses the records with c if that makes the batch smaller, and returns the size of the batch, which is
+// never larger than before. The records stay there uncompressed too, so that another codec can be tried. A nil Codec
+// means no compression. It panics if the batch is sealed.
 func (b *Builder) Compress(c *Codec) int {
 	if b.sealed {
 		panic("BUG: sealed batch compressed")
@@ -128,8 +134,8 @@ func (b *Builder) Compress(c *Codec) int {
 	return b.Size()
 }
 
-// Reset makes the batch empty. What Seal and Addressed returned must not be used any more. Of the Builder's memory each part that is larger than
-// keep bytes is let go: there are two such parts, the batch, and the batch compressed.
+// Reset makes the batch empty. What Seal and Addressed returned must not be used any more. Of the Builder's memory each
+// part that is larger than keep bytes is let go: there are two such parts, the batch, and the batch compressed.
 func (b *Builder) Reset(keep int) {
 	plain, packed := b.plain[:0], b.packed[:0]
 	if cap(plain) > keep {

@@ -27,9 +27,9 @@ const (
 	Zstd   Compression = "zstd"
 )
 
-// Codec compresses batches, and is safe for concurrent use. It has as many encoders as GOMAXPROCS was when it was made; who finds all in use
-// waits for one. An encoder is made when it is needed for the first time and keeps its memory: gzip 1 MiB, zstd 3 MiB, the others less than
-// half a MiB.
+// Codec compresses batches, and is safe for concurrent use. It has as many encoders as GOMAXPROCS was when it was made;
+// who finds all in use waits for one. An encoder is made when it is needed for the first time and keeps its memory:
+// gzip 1 MiB, zstd 3 MiB, the others less than half a MiB.
 type Codec struct {
 	// id is the codec's number in the attributes of a batch.
 	id int16
@@ -41,8 +41,8 @@ type Codec struct {
 // encoder appends src, compressed, to dst. It is for one goroutine at a time.
 type encoder func(dst, src []byte) []byte
 
-// NewCodec returns the codec of c, at the level that Java's clients use for it if they are not configured otherwise, or close to it.
-// It returns nil for None, which Compress takes, and panics if there is no such compression.
+// NewCodec returns the codec of c, at the level that Java's clients use for it if they are not configured otherwise, or
+// close to it. It returns nil for None, which Compress takes, and panics if there is no such compression.
 func NewCodec(c Compression) *Codec {
 	switch c {
 	case None, "":
@@ -95,8 +95,9 @@ func newGzip() encoder {
 	}
 }
 
-// newLz4 writes the frame format with independent blocks of 64 KiB, as Java does: a consumer in Java takes as much memory as a frame says that its
-// blocks may have, and refuses blocks that depend on others. The frame has no checksum of its contents: the batch has one.
+// newLz4 writes the frame format with independent blocks of 64 KiB, as Java does: a consumer in Java takes as much
+// memory as a frame says that its blocks may have, and refuses blocks that depend on others. The frame has no checksum
+// of its contents: the batch has one.
 func newLz4() encoder {
 	w := lz4.NewWriter(nil)
 	if err := w.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false)); err != nil {
@@ -124,8 +125,9 @@ func write(w io.WriteCloser, out *buffer, src []byte) []byte {
 	return dst
 }
 
-// newSnappy writes what snappy-java's SnappyOutputStream does, which is what "snappy" means to Kafka: 16 bytes of header, then blocks of
-// Snappy's own format, each behind its length. The blocks have 64 KiB, as far as Snappy looks back; any size can be read.
+// newSnappy writes what snappy-java's SnappyOutputStream does, which is what "snappy" means to Kafka: 16 bytes of
+// header, then blocks of Snappy's own format, each behind its length. The blocks have 64 KiB, as far as Snappy looks
+// back; any size can be read.
 func newSnappy() encoder {
 	const block = 64 << 10
 	return func(dst, src []byte) []byte {
@@ -144,8 +146,8 @@ func newSnappy() encoder {
 	}
 }
 
-// newZstd looks back 1 MiB, which is a whole batch at Kafka's default limit. The encoder's own choice, 8 MiB, takes six times the memory here and
-// 8 MiB in each consumer. The frame has no checksum: the batch has one.
+// newZstd looks back 1 MiB, which is a whole batch at Kafka's default limit. The encoder's own choice, 8 MiB, takes six
+// times the memory here and 8 MiB in each consumer. The frame has no checksum: the batch has one.
 func newZstd() encoder {
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
 		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))

@@ -131,7 +131,8 @@ func TestNewCodec_knows_the_names_and_no_others(t *testing.T) {
 	NewCodec("brotli")
 }
 
-// What MemoryRecordsBuilder of kafka-clients 4.3.1 makes of goldenRecords, for producer 4711, epoch 3 and sequence 0x7ffffffe.
+// What MemoryRecordsBuilder of kafka-clients 4.3.1 makes of goldenRecords, for producer 4711, epoch 3 and sequence
+// 0x7ffffffe.
 const golden = `
 	0000000000000000  baseOffset
 	000000a6          batchLength: 166 more bytes

@@ -3,8 +3,8 @@
 package batch
 
 // Partition returns the partition that Kafka's Java clients choose for a key, if they are not configured otherwise:
-// toPositive(murmur2(key)) % partitions, in BuiltInPartitioner.partitionForKey, in clients before 4.0 also in DefaultPartitioner.
-// It panics if partitions is not positive.
+// toPositive(murmur2(key)) % partitions, in BuiltInPartitioner.partitionForKey, in clients before 4.0 also in
+// DefaultPartitioner. It panics if partitions is not positive.
 func Partition(key string, partitions int32) int32 {
 	if partitions <= 0 {
 		panic("BUG: topic without partitions")
@@ -12,7 +12,8 @@ func Partition(key string, partitions int32) int32 {
 	return (Murmur2(key) & 0x7fffffff) % partitions
 }
 
-// Murmur2 returns the hash of a key's bytes as org.apache.kafka.common.utils.Utils.murmur2 does: 32-bit MurmurHash2 with a fixed seed.
+// Murmur2 returns the hash of a key's bytes as org.apache.kafka.common.utils.Utils.murmur2 does: 32-bit MurmurHash2
+// with a fixed seed.
 func Murmur2(key string) int32 {
 	const (
 		seed = 0x9747b28c

@@ -21,7 +21,8 @@ import (
 
 var compressions = []Compression{None, Gzip, Snappy, Lz4, Zstd}
 
-// text draws a string: most are short, some have a length around which the size of a varint changes, and some would fill blocks.
+// text draws a string: most are short, some have a length around which the size of a varint changes, and some would
+// fill blocks.
 func text() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		s := rapid.StringN(-1, 12, -1).Draw(t, "text")

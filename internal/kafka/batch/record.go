@@ -70,6 +70,7 @@ func sizeVarint(n int) int { return sizeVarint64(int64(n)) }
 
 func sizeVarint64(n int64) int {
 	zigzag := uint64(n)<<1 ^ uint64(n>>63)
-	// One byte for each seven bits, and one for zero: the same as max(1, ceil(bits/7)) for 0 to 64 bits, without a division.
+	// One byte for each seven bits, and one for zero: the same as max(1, ceil(bits/7)) for 0 to 64 bits, without a
+	// division.
 	return (9*bits.Len64(zigzag) + 64) / 64
 }

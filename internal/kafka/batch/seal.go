@@ -28,11 +28,12 @@ const (
 	noEpoch = -1
 )
 
-// Seal fills in the header for a producer and returns the batch. A producer that is not idempotent has -1 for all three.
+// Seal fills in the header for a producer and returns the batch. A producer that is not idempotent has -1 for all
+// three.
 //
-// The bytes are the Builder's own, good until Reset. Seal again, for another producer id, epoch or sequence, writes the new header and CRC into
-// the same bytes: nobody may read them meanwhile, as a connection does that still sends them. Nothing else in them changes.
-// It panics if there are no records, because brokers refuse such a batch.
+// The bytes are the Builder's own, good until Reset. Seal again, for another producer id, epoch or sequence, writes the
+// new header and CRC into the same bytes: nobody may read them meanwhile, as a connection does that still sends them.
+// Nothing else in them changes. It panics if there are no records, because brokers refuse such a batch.
 func (b *Builder) Seal(producerID int64, epoch int16, baseSequence int32) []byte {
 	if b.count == 0 {
 		panic("BUG: batch without records sealed")
@@ -63,16 +64,18 @@ func (b *Builder) Seal(producerID int64, epoch int16, baseSequence int32) []byte
 // Newest returns the newest timestamp of the records.
 func (b *Builder) Newest() int64 { return b.newest }
 
-// Restamp moves the timestamps of all records by as much as makes the newest of them what it is given. The batch has to be sealed
-// again; its bytes are in other memory then, so that a connection which still sends the former ones does not notice.
+// Restamp moves the timestamps of all records by as much as makes the newest of them what it is given. The batch has to
+// be sealed again; its bytes are in other memory then, so that a connection which still sends the former ones does not
+// notice.
 func (b *Builder) Restamp(newest int64) {
 	b.plain, b.packed = bytes.Clone(b.plain), bytes.Clone(b.packed)
 	b.first += newest - b.newest
 	b.newest = newest
 }
 
-// Addressed returns what Seal returned last behind the number of a partition and its own length, both as an int32: what a Produce request up to
-// version 8 has for each partition. It is the Builder's own, as what Seal returns. It panics if the batch is not sealed.
+// Addressed returns what Seal returned last behind the number of a partition and its own length, both as an int32: what
+// a Produce request up to version 8 has for each partition. It is the Builder's own, as what Seal returns. It panics if
+// the batch is not sealed.
 func (b *Builder) Addressed(partition int32) []byte {
 	if !b.sealed {
 		panic("BUG: batch is not sealed")
@@ -94,8 +97,8 @@ func (b *Builder) bytes() []byte {
 	return p[:len(p):len(p)]
 }
 
-// NextSequence returns the sequence that follows records of which the first has the sequence base. After 0x7fffffff comes 0, as in
-// DefaultRecordBatch.incrementSequence of Kafka's clients and brokers.
+// NextSequence returns the sequence that follows records of which the first has the sequence base. After 0x7fffffff
+// comes 0, as in DefaultRecordBatch.incrementSequence of Kafka's clients and brokers.
 func NextSequence(base int32, records int) int32 {
 	return int32((uint32(base) + uint32(records)) & 0x7fffffff)
 }

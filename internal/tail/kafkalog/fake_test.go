@@ -37,7 +37,8 @@ type fake struct {
 	// fetches, asked (for times) and given (records) count; onFetch is called before a fetch is answered.
 	fetches, asked, given int
 	onFetch               func(at place)
-	// busy counts the fetches that are under way, most the most of them at a time. A fetch takes a while, and a while more to notice that it is not wanted.
+	// busy counts the fetches that are under way, most the most of them at a time. A fetch takes a while, and a while
+	// more to notice that it is not wanted.
 	busy, most int
 	while      time.Duration
 }

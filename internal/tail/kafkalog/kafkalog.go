@@ -2,10 +2,10 @@
 
 // Package kafkalog reads topics of a Kafka cluster as a [tail.Log], across everything that interrupts it.
 //
-// What lies in the past is given in the order of the records' times, as far as that can be had: the order of each partition is always
-// kept, and of all partitions the one whose next record is the oldest goes first. What comes while the log is followed is given as it
-// comes. Records without a value are left out, as are those that writers leave for each other, and of a marker, which is in
-// each partition of a topic, all but the first.
+// What lies in the past is given in the order of the records' times, as far as that can be had: the order of each
+// partition is always kept, and of all partitions the one whose next record is the oldest goes first. What comes while
+// the log is followed is given as it comes. Records without a value are left out, as are those that writers leave for
+// each other, and of a marker, which is in each partition of a topic, all but the first.
 package kafkalog
 
 import (
@@ -26,13 +26,14 @@ type Config struct {
 	Auth    kafka.Auth
 	TLS     kafka.TLS
 
-	// Topic is the name of a topic, or a pattern in which each "{…}" stands for a part of one: then all topics that fit are read, also those
-	// that are made later.
+	// Topic is the name of a topic, or a pattern in which each "{…}" stands for a part of one: then all topics that fit
+	// are read, also those that are made later.
 	Topic string
-	// Pause is how long a broker that failed is left alone (default 250 ms). It doubles with each failure in a row, up to four times that.
+	// Pause is how long a broker that failed is left alone (default 250 ms). It doubles with each failure in a row, up
+	// to four times that.
 	Pause time.Duration
-	// LookEvery is how often new topics and partitions are looked for while the log is followed (default 2 s). Brokers' own knowledge may be as much
-	// older again.
+	// LookEvery is how often new topics and partitions are looked for while the log is followed (default 2 s). Brokers'
+	// own knowledge may be as much older again.
 	LookEvery time.Duration
 	// Notice is told, in a line for a person, what interrupts the reading, and what is not read; nil: nobody is.
 	Notice func(line string)
@@ -121,8 +122,9 @@ var _ tail.Log = (*Log)(nil)
 // Close ends the connections.
 func (l *Log) Close() { l.end() }
 
-// Read implements [tail.Log]. What brokers say that no waiting cures (credentials or a certificate refused, a permission that is missing) is an error until the first records were
-// read; later it passes, as a restart of the brokers does. Without Follow a topic that does not exist is an error too, as is whatever fails before the first
+// Read implements [tail.Log]. What brokers say that no waiting cures (credentials or a certificate refused, a
+// permission that is missing) is an error until the first records were read; later it passes, as a restart of the
+// brokers does. Without Follow a topic that does not exist is an error too, as is whatever fails before the first
 // records were read. With Follow it gives notice when it begins to read.
 //
 // A topic or a partition that is new is read from its beginning, where Start names no time.
@@ -130,8 +132,8 @@ func (l *Log) Read(ctx context.Context, r tail.Reading) error {
 	return newReader(l, r).run(ctx)
 }
 
-// Before implements [tail.Log]. It looks for a message of the key in some thousands of the messages before m, and returns nil where there is none. Where
-// what was kept for it has become too much, it returns nil always.
+// Before implements [tail.Log]. It looks for a message of the key in some thousands of the messages before m, and
+// returns nil where there is none. Where what was kept for it has become too much, it returns nil always.
 func (l *Log) Before(ctx context.Context, m *tail.Message) *tail.Message {
 	return l.past.before(ctx, m)
 }

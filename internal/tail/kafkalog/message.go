@@ -15,7 +15,8 @@ import (
 type item struct {
 	tail.Message
 	key string
-	// barrier says that a writer left it for other writers, everywhere that it is a marker, which is in each partition of its topic.
+	// barrier says that a writer left it for other writers, everywhere that it is a marker, which is in each partition
+	// of its topic.
 	barrier, everywhere bool
 }
 

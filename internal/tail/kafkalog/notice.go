@@ -28,8 +28,8 @@ func (r *reader) noTopic(name string) error {
 	return fmt.Errorf("%s at %s, or it may not be seen; name another one with --topic, or follow until it exists", none, r.brokers())
 }
 
-// hopeless returns what reading ends with where another attempt would fail as this one did, or nobody wants to wait for it. What interrupts a
-// reading that had begun, such as a restart of the brokers, passes.
+// hopeless returns what reading ends with where another attempt would fail as this one did, or nobody wants to wait for
+// it. What interrupts a reading that had begun, such as a restart of the brokers, passes.
 func (r *reader) hopeless(err error) error {
 	var dial *net.OpError
 	switch {

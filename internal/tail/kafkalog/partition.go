@@ -29,10 +29,11 @@ type topic struct {
 type partition struct {
 	place
 	topic *topic
-	// first is the oldest offset as far as it is known, next the one to fetch next, end where the partition ended when reading began, high where it ended
-	// when it was asked last.
+	// first is the oldest offset as far as it is known, next the one to fetch next, end where the partition ended when
+	// reading began, high where it ended when it was asked last.
 	first, next, end, high int64
-	// since drops what was stored before it, until the first record that was not; sought says that brokers were asked where that one is.
+	// since drops what was stored before it, until the first record that was not; sought says that brokers were asked
+	// where that one is.
 	since  time.Time
 	sought bool
 	// queue is what was fetched and not handed over, and size how much that is.
@@ -43,7 +44,8 @@ type partition struct {
 	// doubt is when it was first seen that the partition ends before what was read of it.
 	doubt time.Time
 
-	// failures is how often fetches have failed in a row, with err at last; failing is since when, again not before when the next one is made.
+	// failures is how often fetches have failed in a row, with err at last; failing is since when, again not before
+	// when the next one is made.
 	failures       int
 	err            error
 	failing, again time.Time

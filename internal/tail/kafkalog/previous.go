@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// pastDepth is how far back in a partition an earlier message of a key is looked for, pastStep how much of that at a time.
+	// pastDepth is how far back in a partition an earlier message of a key is looked for, pastStep how much of that at
+	// a time.
 	pastDepth = 4096
 	pastStep  = 512
 	// pastBytes bounds what is kept of what was found.
@@ -24,7 +25,8 @@ type place struct {
 	number int32
 }
 
-// past knows the last message of keys before the one that is being handed over. It reads backwards, and each part of a partition once. It is not safe for concurrent use.
+// past knows the last message of keys before the one that is being handed over. It reads backwards, and each part of a
+// partition once. It is not safe for concurrent use.
 type past struct {
 	from fetcher
 	size int

@@ -12,7 +12,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
-// reader is one reading of the log. It is used by one goroutine; others fetch, and look at the topics, and send it what they found.
+// reader is one reading of the log. It is used by one goroutine; others fetch, and look at the topics, and send it what
+// they found.
 type reader struct {
 	*Log
 	tail.Reading
@@ -31,8 +32,8 @@ type reader struct {
 	loads          chan load
 	fetches, waits chan struct{}
 
-	// answers has what the survey found that is under way while surveying is set. looked is when the last one began; lookNow asks for another one, not before
-	// again, since the last ones failed.
+	// answers has what the survey found that is under way while surveying is set. looked is when the last one began;
+	// lookNow asks for another one, not before again, since the last ones failed.
 	answers       chan answer
 	surveying     bool
 	looked, again time.Time
@@ -99,7 +100,8 @@ func (r *reader) open(ctx context.Context) error {
 	return nil
 }
 
-// add takes a topic into what is read, or the partitions of one that were not. A fresh one was not there when reading began, or waiting for it.
+// add takes a topic into what is read, or the partitions of one that were not. A fresh one was not there when reading
+// began, or waiting for it.
 func (r *reader) add(f found, fresh bool) {
 	t := r.topics[f.name]
 	if t == nil {
@@ -161,8 +163,8 @@ func (r *reader) serve(ctx context.Context) error {
 	}
 }
 
-// next returns the partition whose first item is to be handed over: that with the oldest one, once there is one of each partition that has more of the past. It is
-// nil where there is none yet; over says that nothing will come any more.
+// next returns the partition whose first item is to be handed over: that with the oldest one, once there is one of each
+// partition that has more of the past. It is nil where there is none yet; over says that nothing will come any more.
 func (r *reader) next() (next *partition, over bool) {
 	over = true
 	wait := false

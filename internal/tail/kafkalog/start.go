@@ -10,7 +10,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
-// seek returns the offset of the first record that was stored at or after t; hi, where the partition ended, if there is none.
+// seek returns the offset of the first record that was stored at or after t; hi, where the partition ended, if there is
+// none.
 func (l *Log) seek(ctx context.Context, at place, hi int64, t time.Time) (int64, error) {
 	offset, err := l.Since(ctx, at.topic, at.number, t)
 	if offset < 0 {
@@ -90,8 +91,8 @@ func (r *reader) widen(ctx context.Context, w *window, from int64, n int) error 
 	return nil
 }
 
-// choose lets each partition begin with its part of the last n messages that count, and returns how many those are and the time of the oldest one. It goes backwards as reading goes
-// forwards: with the newest of what each partition has.
+// choose lets each partition begin with its part of the last n messages that count, and returns how many those are and
+// the time of the oldest one. It goes backwards as reading goes forwards: with the newest of what each partition has.
 func choose(windows []*window, n int) (chosen int, cutoff time.Time) {
 	left := make([]int, len(windows))
 	for i, w := range windows {

@@ -173,7 +173,8 @@ func (r *reader) replaced() {
 	r.markers = markers{}
 }
 
-// doubtFor is how long a loss must have been seen to be believed: a broker that was away may tell for a moment what was true before.
+// doubtFor is how long a loss must have been seen to be believed: a broker that was away may tell for a moment what was
+// true before.
 const doubtFor = 3 * time.Second
 
 // bound goes over to the bounds of a partition.

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// CheckServer says what is wrong with the address of a NATS server; one without a scheme is as with nats. The error holds no secret.
+// CheckServer says what is wrong with the address of a NATS server; one without a scheme is as with nats. The error
+// holds no secret.
 func CheckServer(address string) error {
 	u, err := parse(address)
 	if err != nil || u.Hostname() == "" {

@@ -116,7 +116,8 @@ func (b *broker) store(subject string, op tail.Op, data string, with map[string]
 	})
 }
 
-// header returns the headers of an event of an object of namespace shop; with replaces attributes, and removes them where empty.
+// header returns the headers of an event of an object of namespace shop; with replaces attributes, and removes them
+// where empty.
 func header(op tail.Op, with map[string]string) gonats.Header {
 	as := map[string]string{
 		"specversion": "1.0", "id": "u1.1795212000.7.0", "type": "io.kube-eventbridge.resource." + string(op) + ".v1",

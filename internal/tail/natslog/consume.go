@@ -28,8 +28,8 @@ func (r *reader) consumer() jetstream.ConsumerConfig {
 	return c
 }
 
-// consumerFrom is a consumer for one reading. The client's ordered consumer would make itself anew by itself, also on another stream
-// of the same name, where it waits for sequences that are far away.
+// consumerFrom is a consumer for one reading. The client's ordered consumer would make itself anew by itself, also on
+// another stream of the same name, where it waits for sequences that are far away.
 func (r *reader) consumerFrom(sequence uint64) jetstream.ConsumerConfig {
 	c := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: sequence, AckPolicy: jetstream.AckNonePolicy,
@@ -44,8 +44,8 @@ func (r *reader) consumerFrom(sequence uint64) jetstream.ConsumerConfig {
 	return c
 }
 
-// read hands over messages until do fails, the connection is interrupted (context.Canceled), messages are missing, or, where end is
-// set, all that the stream has were read (errDone).
+// read hands over messages until do fails, the connection is interrupted (context.Canceled), messages are missing, or,
+// where end is set, all that the stream has were read (errDone).
 func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end bool, do func(tail.Message) error) error {
 	ctx, cancel := r.whileConnected(ctx)
 	defer cancel()
@@ -92,7 +92,8 @@ func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end boo
 	}
 }
 
-// still fails if the stream is not the one that was opened: a consumer that was made on another one would wait there for a sequence that is far away.
+// still fails if the stream is not the one that was opened: a consumer that was made on another one would wait there
+// for a sequence that is far away.
 func (r *reader) still(ctx context.Context) error {
 	stream, err := r.js.Stream(ctx, r.cfg.Stream)
 	if err == nil && !stream.CachedInfo().Created.Equal(r.created) {
@@ -107,8 +108,8 @@ func message(subject string, sequence uint64, stored time.Time, h gonats.Header,
 	return m
 }
 
-// whileConnected returns a context that ends with ctx and when the connection is interrupted: what comes after must look
-// at the stream first.
+// whileConnected returns a context that ends with ctx and when the connection is interrupted: what comes after must
+// look at the stream first.
 func (r *reader) whileConnected(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	status := r.nc.StatusChanged(gonats.DISCONNECTED, gonats.RECONNECTING, gonats.CLOSED)

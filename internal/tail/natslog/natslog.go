@@ -31,8 +31,8 @@ type Config struct {
 	Wait bool
 	// Pause is how long a broker that failed is left alone (default 250 ms).
 	Pause time.Duration
-	// Notice is told, in a line for a person, what the server refuses and what interrupts the reading, from any goroutine;
-	// nil: nobody is.
+	// Notice is told, in a line for a person, what the server refuses and what interrupts the reading, from any
+	// goroutine; nil: nobody is.
 	Notice func(line string)
 }
 
@@ -92,9 +92,9 @@ func explain(err, cause error) error {
 // Close ends the connection.
 func (l *Log) Close() { l.nc.Close() }
 
-// Read implements [tail.Log]. It closes the connection when ctx ends. A connection that is closed for good (credentials refused) is an
-// error, as is, without Follow, a stream that does not exist, and whatever a broker that is there answers before reading has begun.
-// With Follow it gives notice when it begins to read.
+// Read implements [tail.Log]. It closes the connection when ctx ends. A connection that is closed for good (credentials
+// refused) is an error, as is, without Follow, a stream that does not exist, and whatever a broker that is there
+// answers before reading has begun. With Follow it gives notice when it begins to read.
 func (l *Log) Read(ctx context.Context, r tail.Reading) error {
 	// A request under way does not end with ctx everywhere in the client; it does with the connection.
 	defer context.AfterFunc(ctx, l.nc.Close)()

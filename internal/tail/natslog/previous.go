@@ -13,8 +13,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
-// Before implements [tail.Log]. It also returns nil where the stream does not answer: a server before 2.11, a stream without direct gets,
-// an interruption.
+// Before implements [tail.Log]. It also returns nil where the stream does not answer: a server before 2.11, a stream
+// without direct gets, an interruption.
 func (l *Log) Before(ctx context.Context, m *tail.Message) *tail.Message {
 	// Up to 0 would mean: up to the end.
 	if !l.direct || m.Sequence <= 1 {

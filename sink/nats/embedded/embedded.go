@@ -36,8 +36,8 @@ type Config struct {
 	StoreKey string
 	// MaxBytes bounds what the streams take on the disk (0: three quarters of what is free).
 	MaxBytes int64
-	// SyncInterval is how often streams are flushed to the disk (default 10 s). What was acknowledged since the last time
-	// survives the end of the process, but not of the machine.
+	// SyncInterval is how often streams are flushed to the disk (default 10 s). What was acknowledged since the last
+	// time survives the end of the process, but not of the machine.
 	SyncInterval time.Duration
 }
 
@@ -204,8 +204,8 @@ func (s *Server) probe(ctx context.Context) error {
 	}
 }
 
-// writable makes the directory of the store, and finds out whether a file can be made there: the server itself has no cause that
-// could be asked for.
+// writable makes the directory of the store, and finds out whether a file can be made there: the server itself has no
+// cause that could be asked for.
 func (s *Server) writable() error {
 	if err := os.MkdirAll(s.cfg.StoreDir, 0o750); err != nil {
 		return err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package header has the headers of a message in NATS: those of the CloudEvents binding in binary and structured mode, and
-// those by which JetStream deduplicates and checks.
+// Package header has the headers of a message in NATS: those of the CloudEvents binding in binary and structured mode,
+// and those by which JetStream deduplicates and checks.
 package header
 
 import (
@@ -115,7 +115,8 @@ func (h *template) fits(attributes []sink.Attribute) bool {
 	return true
 }
 
-// special marks what the NATS binding wants percent-encoded: space, double quote, percent, and all outside 0x21 to 0x7E.
+// special marks what the NATS binding wants percent-encoded: space, double quote, percent, and all outside 0x21 to
+// 0x7E.
 var special = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c < 0x21 || c > 0x7e || c == '"' || c == '%'
