@@ -71,7 +71,7 @@ func (b *Budget) Acquire(ctx context.Context, size int, listed bool) error {
 	if listed {
 		err = b.lists.acquire(ctx, size)
 	} else {
-		err = b.awaitGone(ctx)
+		err = b.awaitGone(ctx, int64(size))
 		if err == nil {
 			err = b.pace(ctx)
 		}
@@ -92,8 +92,8 @@ func (b *Budget) Acquire(ctx context.Context, size int, listed bool) error {
 
 // awaitGone waits while too much is held of objects that are gone. An object is read every weighEvery, as a version is
 // complete only when a later one is seen.
-func (b *Budget) awaitGone(ctx context.Context) error {
-	for b.overdue() && !due(&b.trickled) {
+func (b *Budget) awaitGone(ctx context.Context, size int64) error {
+	for b.overdue(size) && !due(&b.trickled) {
 		if err := pause.For(ctx, stepWait); err != nil {
 			return err
 		}
@@ -101,13 +101,13 @@ func (b *Budget) awaitGone(ctx context.Context) error {
 	return nil
 }
 
-// overdue reports whether what is held of objects that are gone leaves no room.
-func (b *Budget) overdue() bool {
+// overdue reports whether what is held of objects that are gone leaves no room for so many bytes.
+func (b *Budget) overdue(size int64) bool {
 	if due(&b.weighed) {
 		b.gone.Store(b.weigh())
 	}
 	gone := b.gone.Load()
-	return gone > 0 && b.bytes.Load()+gone >= b.Limit()
+	return gone > 0 && b.bytes.Load()+gone+size > b.Limit()
 }
 
 // due reports whether the last time was weighEvery ago, for one of those who ask, and is now then.

@@ -65,9 +65,13 @@ func TestBudget_a_watch_waits_while_too_much_is_held_of_deleted_objects(t *testi
 		}
 		<-time.After(weighEvery)
 		assert.Zero(t, read(10))
-		held.Store(1<<20 - 10<<10 - 1)
+		held.Store(1<<20 - 11<<10) // ten are held
 		<-time.After(weighEvery)
 		assert.Zero(t, read(1), "there is room for one")
+		assert.Equal(t, b.Limit(), b.Bytes()+held.Load(), "the limit is reached, and not passed")
+		held.Add(-1<<10 + 1)
+		<-time.After(weighEvery)
+		assert.InDelta(t, weighEvery, read(2), float64(weighEvery)/2, "no room is left for a whole one")
 		assert.InDelta(t, 10*weighEvery, read(10), float64(2*weighEvery), "one a second, or no position would move")
 		assert.NoError(t, b.Acquire(t.Context(), 1<<10, true), "a list waits for nothing of that")
 		held.Store(0)
