@@ -22,7 +22,7 @@ func (p *Pipeline) Gauges() health.Gauges {
 }
 
 func (p *session) gauges() health.Gauges {
-	gone := p.gone()
+	gone := p.budget.Gone()
 	g := health.Gauges{
 		Running: true, Buffered: p.budget.Bytes() + gone, Deleted: gone, Limit: p.budget.Limit(), Ready: p.takes(),
 		Events: p.budget.Count(), Queued: int64(p.queue.Len()), Refused: p.refusals.Load(), Unmet: p.unmet(),

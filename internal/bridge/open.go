@@ -73,7 +73,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		Stream: at, name: name, spec: spec, session: p,
 		metrics: p.cfg.Metrics.Stream(p.name, name),
 		tracker: ledger.NewTracker(saved.Position),
-		ledger:  ledger.New(p.state.Rows[name]),
+		ledger:  ledger.New(p.state.Rows[name], p.budget.Hold),
 		pending: map[string]*object{}, again: make(chan source.Why, 1), resync: newResyncs(),
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(),
 	}

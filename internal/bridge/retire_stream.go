@@ -40,6 +40,7 @@ func (p *session) drop(s *stream) {
 		}
 	}
 	p.streams = left
+	s.ledger.Uncount()
 	p.refusals.Add(-int64(len(s.refused.tries)))
 	s.metrics.Drop()
 	p.incidents.Forget(s.name)
@@ -108,7 +109,7 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 // does the rest. Where the broker refuses an end, asked may end before that: then the stream is only stored. The error
 // is ctx's, or permanent.
 func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf, why string) error {
-	s.retires.Store(true)
+	s.ledger.Uncount() // nothing of it is read, and it is forgotten as a whole
 	s.mu.Lock()
 	s.saved = retiring(&s.saved, p.epochs.Next, s.position(), why)
 	s.epoch = s.saved.Epoch

@@ -132,7 +132,7 @@ func newSession(c *Config, to sink.Sink) *session {
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
 		aside: workqueue.NewTyped[*object](),
 	}
-	p.budget = delivery.NewBudget(c.Buffer, p.gone)
+	p.budget = delivery.NewBudget(c.Buffer)
 	retries := c.Metrics.Pipeline(c.Name).Retries
 	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(_ *sink.Message, cause error) {
 		retries.Inc()
@@ -285,17 +285,6 @@ func (p *session) opened() []*stream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]*stream(nil), p.streams...)
-}
-
-// gone returns about how many bytes are held of objects that do not exist any more, but in streams that retire: these
-// read nothing, and are forgotten as a whole.
-func (p *session) gone() (bytes int64) {
-	for _, s := range p.opened() {
-		if !s.retires.Load() { // without the stream's lock: no stream waits for another one
-			bytes += s.ledger.Held()
-		}
-	}
-	return bytes
 }
 
 // drain waits until everything that was read is in the log, the time for it is up, or delivery has failed.

@@ -103,7 +103,7 @@ func (p *Pipeline) State() State {
 }
 
 func (p *session) now(now time.Time) State {
-	gone := p.gone()
+	gone := p.budget.Gone()
 	st := State{
 		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
 		BufferedEvents: p.budget.Count(), BufferedBytes: p.budget.Bytes() + gone, DeletedBytes: gone,

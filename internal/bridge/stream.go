@@ -76,7 +76,6 @@ type stream struct {
 	left      map[string]struct{}
 	refused   refusals
 	resync    resyncs
-	retires   atomic.Bool
 	incidents *health.StreamIncidents
 	rate      health.Rate
 	// often is for saying what may be true of every event.

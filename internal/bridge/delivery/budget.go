@@ -17,14 +17,17 @@ const (
 	// A watch has to be read, or its history is lost. So beyond readAhead it is read more slowly, by a step at a time:
 	// a burst does not fill the memory only because the API server is faster than a broker that keeps up.
 	readStep, stepWait = 4 << 20, 100 * time.Millisecond
-	// weighEvery is how often it is looked how much is held of objects that are gone, and how often an object is read
-	// while that is too much.
-	weighEvery = time.Second
+	// leastSize is how much a change counts at least: no less than what is held of its object if it is a deletion, once
+	// that is published.
+	leastSize = 640
+	// trickleEvery is how often a watch reads an object while what is held of objects that are gone leaves no room.
+	trickleEvery = time.Second
 )
 
 // Budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement, and those that it
-// holds of objects that are gone. These become fewer as positions move and are saved, and hold up watches only: a list
-// may be what they wait for. Its methods may be called by several goroutines at a time.
+// holds of objects that are gone, together. Two things pass the limit: a change for which there is no room is held where
+// no other one is, and what [Budget.Hold] is told was not asked for. Its methods may be called by several goroutines at
+// a time.
 type Budget struct {
 	all, lists *semaphore
 	bytes      atomic.Int64
@@ -33,18 +36,14 @@ type Budget struct {
 	// is left.
 	ahead   atomic.Int64
 	drained chan struct{}
-	// weigh returns how many bytes are held of objects that are gone: gone at the last look, at weighed. Trickled is
-	// when an object was read last although that was too much. The times are in nanoseconds since 1970.
-	weigh                   func() int64
-	gone, weighed, trickled atomic.Int64
+	// trickled is when a watch read an object last although what is held of objects that are gone left no room, in
+	// nanoseconds since 1970.
+	trickled atomic.Int64
 }
 
-// NewBudget returns a budget of so many bytes. Weigh returns how many bytes are held of objects that are gone; it is
-// called once a second at most.
-func NewBudget(limit int64, weigh func() int64) *Budget {
-	b := &Budget{
-		all: newSemaphore(limit), lists: newSemaphore(min(limit, readAhead)), drained: make(chan struct{}, 1), weigh: weigh,
-	}
+// NewBudget returns a budget of so many bytes.
+func NewBudget(limit int64) *Budget {
+	b := &Budget{all: newSemaphore(limit), lists: newSemaphore(min(limit, readAhead)), drained: make(chan struct{}, 1)}
 	b.ahead.Store(readAhead)
 	return b
 }
@@ -61,12 +60,20 @@ func (b *Budget) SetLimit(limit int64) {
 // Bytes returns how many bytes are held, but those of objects that are gone.
 func (b *Budget) Bytes() int64 { return b.bytes.Load() }
 
+// Gone returns how many bytes are held of objects that are gone.
+func (b *Budget) Gone() int64 { return b.all.reserved() }
+
+// Hold has so many bytes more be held of objects that are gone, or fewer. It never waits. They become fewer as positions
+// move and are saved, for which something has to be read.
+func (b *Budget) Hold(bytes int64) { b.all.reserve(bytes) }
+
 // Count returns how many changes are held.
 func (b *Budget) Count() int64 { return b.count.Load() }
 
 // Acquire waits until a change of so many bytes may be held; listed is whether it is an item of a list. The error is
 // ctx's; then nothing was taken.
 func (b *Budget) Acquire(ctx context.Context, size int, listed bool) error {
+	size = max(size, leastSize)
 	var err error
 	if listed {
 		err = b.lists.acquire(ctx, size)
@@ -90,10 +97,11 @@ func (b *Budget) Acquire(ctx context.Context, size int, listed bool) error {
 	return nil
 }
 
-// awaitGone waits while too much is held of objects that are gone. An object is read every weighEvery, as a version is
-// complete only when a later one is seen.
+// awaitGone waits while what is held of objects that are gone leaves no room for so many bytes, even if nothing else is
+// held. An object is read every trickleEvery, as a version is complete only when a later one is seen. A list does not
+// wait: it may be what they wait for.
 func (b *Budget) awaitGone(ctx context.Context, size int64) error {
-	for b.overdue(size) && !due(&b.trickled) {
+	for gone := b.Gone(); gone > 0 && gone+size > b.Limit() && !due(&b.trickled); gone = b.Gone() {
 		if err := pause.For(ctx, stepWait); err != nil {
 			return err
 		}
@@ -101,19 +109,10 @@ func (b *Budget) awaitGone(ctx context.Context, size int64) error {
 	return nil
 }
 
-// overdue reports whether what is held of objects that are gone leaves no room for so many bytes.
-func (b *Budget) overdue(size int64) bool {
-	if due(&b.weighed) {
-		b.gone.Store(b.weigh())
-	}
-	gone := b.gone.Load()
-	return gone > 0 && b.bytes.Load()+gone+size > b.Limit()
-}
-
-// due reports whether the last time was weighEvery ago, for one of those who ask, and is now then.
+// due reports whether the last time was trickleEvery ago, for one of those who ask, and is now then.
 func due(last *atomic.Int64) bool {
 	now, then := time.Now().UnixNano(), last.Load()
-	return now-then >= int64(weighEvery) && last.CompareAndSwap(then, now)
+	return now-then >= int64(trickleEvery) && last.CompareAndSwap(then, now)
 }
 
 // pace pauses a watch that is far ahead of the broker, for stepWait at most.
@@ -138,6 +137,7 @@ func (b *Budget) Release(size int, listed bool) {
 	if size == 0 {
 		return
 	}
+	size = max(size, leastSize)
 	const low = readAhead / 2
 	if left := b.bytes.Add(-int64(size)); left < low && left+int64(size) >= low {
 		b.ahead.Store(readAhead)

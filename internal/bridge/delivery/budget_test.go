@@ -3,7 +3,6 @@
 package delivery
 
 import (
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +15,7 @@ import (
 
 func TestBudget_holds_no_more_than_its_limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(1<<20, nothing)
+		b := NewBudget(1 << 20)
 		const size = 300 << 10
 		for n := range 3 {
 			require.NoError(t, b.Acquire(t.Context(), size, false), "change %d", n)
@@ -35,7 +34,7 @@ func TestBudget_holds_no_more_than_its_limit(t *testing.T) {
 // While a list waits for the broker there is room for what a watch of the same pipeline shows.
 func TestBudget_a_list_is_read_less_far_ahead_than_a_watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(2*readAhead, nothing)
+		b := NewBudget(2 * readAhead)
 		for i := range readAhead >> 20 {
 			require.NoError(t, b.Acquire(t.Context(), 1<<20, true), "item %d of 1 MiB of a list", i)
 		}
@@ -49,34 +48,58 @@ func TestBudget_a_list_is_read_less_far_ahead_than_a_watch(t *testing.T) {
 	})
 }
 
-func nothing() int64 { return 0 }
-
 // A position that an event holds up, or a checkpoint that cannot be saved, keeps what is known of deleted objects.
-func TestBudget_a_watch_waits_while_too_much_is_held_of_deleted_objects(t *testing.T) {
+func TestBudget_what_is_held_of_deleted_objects_leaves_less_room(t *testing.T) {
+	for name, listed := range map[string]bool{"a watch": false, "a list": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const object = 1 << 10
+				b := NewBudget(1 << 20)
+				read := func(n int) error {
+					for range n {
+						if err := b.Acquire(must.Within(t, time.Hour), object, listed); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				b.Hold(1<<20 - 10*object)
+				require.NoError(t, read(10))
+				assert.Equal(t, b.Limit(), b.Bytes()+b.Gone(), "the limit is reached, and not passed")
+				require.Error(t, read(1), "no room is left")
+				b.Hold(-object + 1)
+				require.Error(t, read(1), "no room is left for a whole one")
+				time.AfterFunc(time.Minute, func() { b.Hold(-1) })
+				began := time.Now()
+				require.NoError(t, read(1), "who waits goes on when less is held of deleted objects")
+				assert.Equal(t, time.Minute, time.Since(began))
+			})
+		})
+	}
+}
+
+// Nothing else is held, so that nothing else will make room.
+func TestBudget_a_watch_trickles_while_deleted_objects_leave_no_room(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var held atomic.Int64
-		b := NewBudget(1<<20, held.Load)
-		read := func(n int) time.Duration {
+		b := NewBudget(1 << 20)
+		read := func(n int, listed bool) time.Duration {
 			began := time.Now()
 			for range n {
-				require.NoError(t, b.Acquire(must.Within(t, time.Hour), 1<<10, false))
+				require.NoError(t, b.Acquire(must.Within(t, time.Hour), 1<<10, listed))
+				b.Release(1<<10, listed)
 			}
 			return time.Since(began)
 		}
-		<-time.After(weighEvery)
-		assert.Zero(t, read(10))
-		held.Store(1<<20 - 11<<10) // ten are held
-		<-time.After(weighEvery)
-		assert.Zero(t, read(1), "there is room for one")
-		assert.Equal(t, b.Limit(), b.Bytes()+held.Load(), "the limit is reached, and not passed")
-		held.Add(-1<<10 + 1)
-		<-time.After(weighEvery)
-		assert.InDelta(t, weighEvery, read(2), float64(weighEvery)/2, "no room is left for a whole one")
-		assert.InDelta(t, 10*weighEvery, read(10), float64(2*weighEvery), "one a second, or no position would move")
-		assert.NoError(t, b.Acquire(t.Context(), 1<<10, true), "a list waits for nothing of that")
-		held.Store(0)
-		<-time.After(weighEvery)
-		assert.Zero(t, read(100))
+		b.Hold(1<<20 - 1<<10)
+		assert.Zero(t, read(10, false), "there is room for one at a time")
+		b.Hold(1)
+		assert.InDelta(t, 10*trickleEvery, read(10, false), float64(2*trickleEvery), "one a second, or no position would move")
+		assert.Zero(t, read(10, true), "a list may be what they wait for")
+		require.NoError(t, b.Acquire(t.Context(), 1<<10, false))
+		require.Error(t, b.Acquire(must.Within(t, time.Hour), 1<<10, false), "one beside another that waits for the broker")
+		b.Release(1<<10, false)
+		b.Hold(-b.Gone())
+		assert.Zero(t, read(100, false))
 	})
 }
 
@@ -85,7 +108,7 @@ func TestBudget_a_watch_waits_while_too_much_is_held_of_deleted_objects(t *testi
 func TestBudget_a_watch_pauses_while_the_broker_keeps_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const object = 1 << 20
-		b := NewBudget(4*readAhead, nothing)
+		b := NewBudget(4 * readAhead)
 		fill := func(bytes int) time.Duration {
 			began := time.Now()
 			for range bytes / object {

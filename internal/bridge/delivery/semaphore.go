@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// semaphore is a number of bytes that may become another one. Who asks first gets first; what is larger than all of it
-// passes alone.
+// semaphore is a number of bytes that may become another one. Who asks first gets first; what is larger than all of it,
+// or than what is not reserved, passes alone.
 type semaphore struct {
-	mu          sync.Mutex
-	limit, used int64
-	waiting     []*claim
+	mu                sync.Mutex
+	limit, used, kept int64
+	waiting           []*claim
 }
 
 // claim is who waits for bytes.
@@ -70,6 +70,23 @@ func (r *semaphore) setLimit(limit int64) {
 	r.admit()
 }
 
+// reserve takes bytes without being asked, or gives them back.
+func (r *semaphore) reserve(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept += bytes; r.kept < 0 {
+		panic("BUG: more bytes are given back than were reserved")
+	}
+	r.admit()
+}
+
+// reserved returns how many bytes are reserved.
+func (r *semaphore) reserved() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kept
+}
+
 // size returns how large it is.
 func (r *semaphore) size() int64 {
 	r.mu.Lock()
@@ -78,7 +95,7 @@ func (r *semaphore) size() int64 {
 }
 
 // fits reports whether so many bytes may be taken; the caller holds mu.
-func (r *semaphore) fits(size int64) bool { return r.used == 0 || r.used+size <= r.limit }
+func (r *semaphore) fits(size int64) bool { return r.used == 0 || r.used+r.kept+size <= r.limit }
 
 // admit lets in who waits, as far as it goes; the caller holds mu.
 func (r *semaphore) admit() {

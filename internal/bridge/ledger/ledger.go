@@ -21,9 +21,11 @@ type Ledger struct {
 	mu   sync.Mutex
 	rows map[string]*line
 	live int
-	// gone are the tombstones that a position can drop. Held is about how many bytes they take, and keys in removed.
+	// gone are the tombstones that a position can drop. Held is about how many bytes they take, and keys in removed;
+	// hold is told each change of it, and is nil if nothing is counted any more.
 	gone tombstones
 	held int64
+	hold func(bytes int64)
 	// dirty are the lines that changed since the last Take, and removed the keys whose lines were removed, some of
 	// which may be back.
 	dirty   []*line
@@ -39,9 +41,11 @@ type line struct {
 	dirty bool // it is among the ledger's dirty ones
 }
 
-// New returns a ledger of what was committed. Rows may be nil.
-func New(rows map[string]checkpoint.Row) *Ledger {
-	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}}
+// New returns a ledger of what was committed. Rows may be nil. Hold is told about how many bytes more, or fewer, are
+// held of objects that do not exist any more: until [Ledger.Prune] and [Ledger.Take], and not longer. It is called with
+// a lock of the ledger, before New returns too, and must not call the ledger.
+func New(rows map[string]checkpoint.Row, hold func(bytes int64)) *Ledger {
+	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}, hold: hold}
 	for key, row := range rows {
 		l.rows[key] = &line{Row: row, key: key}
 		l.count(key, &row)
@@ -56,7 +60,7 @@ func (l *Ledger) count(key string, row *checkpoint.Row) {
 		l.live++
 	case !row.Behind: // else the log is owed its end
 		l.gone.push(tombstone{key, row.Version})
-		l.held += tombstoneBytes + int64(len(key))
+		l.weigh(tombstoneBytes + int64(len(key)))
 	}
 }
 
@@ -105,19 +109,27 @@ func (l *Ledger) remove(key string) {
 func (l *Ledger) drop(key string) {
 	if _, known := l.removed[key]; !known {
 		l.removed[key] = struct{}{}
-		l.held += removedBytes + int64(len(key))
+		l.weigh(removedBytes + int64(len(key)))
 	}
 }
 
 // About what is held of an object that is gone, without its key: while it has a row, and then.
 const tombstoneBytes, removedBytes = 300, 100
 
-// Held returns about how many bytes are held of objects that do not exist any more: until [Ledger.Prune] and
-// [Ledger.Take], and not longer.
-func (l *Ledger) Held() int64 {
+// weigh counts what is held of objects that are gone; the caller holds mu.
+func (l *Ledger) weigh(bytes int64) {
+	if l.hold != nil {
+		l.held += bytes
+		l.hold(bytes)
+	}
+}
+
+// Uncount gives back all that was counted, and counts nothing any more: nothing waits until the ledger holds less.
+func (l *Ledger) Uncount() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.held
+	l.weigh(-l.held)
+	l.hold = nil
 }
 
 // Prune drops the tombstones that position has passed: a watch that starts there does not show what they are for.
@@ -133,7 +145,7 @@ func (l *Ledger) Prune(position string) {
 	defer l.mu.Unlock()
 	for len(l.gone) > 0 && (!number || l.gone[0].version <= passed) {
 		t := l.gone.pop()
-		l.held -= tombstoneBytes + int64(len(t.key))
+		l.weigh(-tombstoneBytes - int64(len(t.key)))
 		// The object may have come back since, or gone once more.
 		if at, ok := l.rows[t.key]; ok && prunable(&at.Row) && at.Version == t.version {
 			l.remove(t.key)
@@ -152,7 +164,7 @@ func (l *Ledger) DropTombstones() {
 		}
 	}
 	for _, t := range l.gone {
-		l.held -= tombstoneBytes + int64(len(t.key))
+		l.weigh(-tombstoneBytes - int64(len(t.key)))
 	}
 	l.gone = nil
 }
@@ -320,7 +332,7 @@ func (l *Ledger) Take() (put map[string]checkpoint.Row, drop []string) {
 		}
 	}
 	for key := range l.removed {
-		l.held -= removedBytes + int64(len(key))
+		l.weigh(-removedBytes - int64(len(key)))
 		if _, back := l.rows[key]; !back {
 			drop = append(drop, key)
 		}
