@@ -12,14 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan/jsonscantest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func digester(t testing.TB, all ...string) *Digester {
 	t.Helper()
-	var paths []Path
+	var paths []jsonscan.Path
 	for _, s := range all {
-		paths = append(paths, path(t, s))
+		paths = append(paths, jsonscan.MustParsePath(s))
 	}
 	return NewDigester(paths, nil)
 }
@@ -109,19 +111,19 @@ func (n *tree) json(b *bytes.Buffer) {
 // What redaction changes is what a digest of the same paths does not see, and all else it does.
 func TestDigest_sees_what_paths_do_not_name(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := must.Get(parseTree([]byte(objects{t: t}.object(4))))(t)
+		n := must.Get(parseTree([]byte(jsonscantest.Objects{T: t}.Object(4))))(t)
 		render := func() []byte {
 			var b bytes.Buffer
 			n.json(&b)
 			return b.Bytes()
 		}
 		p := drawPath(t)
-		d := NewDigester([]Path{p}, nil)
+		d := NewDigester([]jsonscan.Path{p}, nil)
 		before := render()
-		n.redact(p.steps)
+		n.redact(p.Steps())
 		redacted := render()
 		require.True(t, d.Digest(before) == d.Digest(redacted) && d.Digest(before) != [16]byte{},
-			"without %v %s and %s have different digests", p.steps, before, redacted)
+			"without %v %s and %s have different digests", p.Steps(), before, redacted)
 		if other := NewDigester(nil, nil); !bytes.Equal(before, redacted) && other.Digest(before) == other.Digest(redacted) && !strings.Contains(string(before), "metadata") {
 			t.Fatalf("%s and %s have one digest", before, redacted)
 		}
@@ -134,11 +136,11 @@ func FuzzDigest(f *testing.F) {
 	}
 	f.Add(body(f, "pod.json"), "status.conditions[*].lastProbeTime")
 	f.Fuzz(func(t *testing.T, b []byte, s string) {
-		p, err := ParsePath(s)
+		p, err := jsonscan.ParsePath(s)
 		if err != nil {
 			return
 		}
-		d := NewDigester([]Path{p}, nil)
+		d := NewDigester([]jsonscan.Path{p}, nil)
 		digest := d.Digest(b)
 		require.Equal(t, d.Digest(b), digest, "%q has two digests", b)
 		o, err := decode(b)

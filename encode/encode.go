@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -75,15 +77,15 @@ type Config struct {
 	// a copy of the object are removed whatever Keep says. A Secret that cannot be decoded is sent as its identity
 	// alone.
 	SecretValues bool
-	// SecretAnnotations names annotations of Secrets whose values are sent all the same; see [CheckSecretAnnotation].
+	// SecretAnnotations names annotations of Secrets whose values are sent all the same; see [redact.CheckAnnotation].
 	SecretAnnotations []string
 	// SecretHashes, if not nil, makes each mask of a Secret's value say "[redacted hmac-sha256:<16 hex digits>]", so
 	// that it can be seen that the value changed. What is not base64 where it should be has the mask without a hash.
-	SecretHashes *Hashes
+	SecretHashes *redact.Hashes
 	// Redact names values that are replaced: texts by "[redacted]", which is in base64 where a ConfigMap or a Secret
 	// has base64, numbers by 0, booleans by false, objects by {} and lists by []; null stays. As managedFields and the
 	// annotations in which tools keep a copy of the object may repeat a value, they are removed whatever Keep says.
-	Redact []Path
+	Redact []jsonscan.Path
 	// Subject renders the message's subject or topic; nil means DefaultSubject.
 	Subject *Template
 	// BareIDs makes a message's ID the event's id alone, for a log that recognises no repetition by it. Otherwise it
@@ -105,9 +107,11 @@ type Encoder struct {
 	stream source.Stream
 	cfg    Config
 
-	keepManaged, keepApplied, redact bool
+	keepManaged, keepApplied bool
+	// secret is nil unless the objects are Secrets whose values are not sent.
+	secret *redact.Secret
 	// redaction is nil where nothing is to be redacted.
-	redaction *redaction
+	redaction *redact.Paths
 	// shared: objects do not each have a subject of their own.
 	shared bool
 
@@ -129,7 +133,7 @@ type Encoder struct {
 }
 
 // New returns the encoder of a stream. It panics if cfg has a mode, a payload, a profile or a name in Keep that does
-// not exist, a path that [CheckRedact] refuses, a payload that its profile cannot have, or lacks a host that its
+// not exist, a path that [redact.CheckPath] refuses, a payload that its profile cannot have, or lacks a host that its
 // profile needs.
 func New(stream source.Stream, cfg Config) *Encoder {
 	if cfg.Mode == "" {
@@ -143,10 +147,10 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	}
 	e := &Encoder{stream: stream, cfg: cfg}
 	e.check()
-	e.redaction = newRedaction(stream.Resource, cfg.Redact)
+	e.redaction = redact.NewPaths(stream.Resource, cfg.Redact)
 	e.keepManaged = slices.Contains(cfg.Keep, KeepManagedFields) && e.redaction == nil
 	e.keepApplied = slices.Contains(cfg.Keep, KeepLastApplied) && e.redaction == nil
-	e.redact = stream.Group == "" && stream.Resource.Resource == "secrets" && !cfg.SecretValues
+	e.secret = e.redactsSecrets()
 
 	e.shared = !cfg.Subject.PerObject()
 
@@ -157,8 +161,8 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	e.keyPrefix = cfg.Cluster + "/" + groupOr(stream.Group) + "/" + stream.Resource.Resource + "/"
 	e.scope = stream.Scope()
 	e.subject = cfg.Subject.bind(cfg.Pipeline, cfg.Cluster, stream.Resource)
-	e.identity = appendQuoted([]byte(`{"apiVersion":`), stream.APIVersion())
-	e.identity = append(appendQuoted(append(e.identity, `,"kind":`...), stream.Kind), `,"metadata":`...)
+	e.identity = jsonscan.AppendQuoted([]byte(`{"apiVersion":`), stream.APIVersion())
+	e.identity = append(jsonscan.AppendQuoted(append(e.identity, `,"kind":`...), stream.Kind), `,"metadata":`...)
 	e.change, e.marker = e.heads(src)
 	if cfg.Profile == Knative {
 		e.knative = e.knativeOf()
@@ -170,10 +174,22 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	return e
 }
 
+// redactsSecrets returns how Secrets are redacted; nil where the objects are none, or their values are sent.
+func (e *Encoder) redactsSecrets() *redact.Secret {
+	if e.stream.Group != "" || e.stream.Resource.Resource != "secrets" || e.cfg.SecretValues {
+		return nil
+	}
+	return &redact.Secret{
+		Hashes: e.cfg.SecretHashes, KeepManaged: e.keepManaged, Shown: e.cfg.SecretAnnotations,
+		MetadataOnly: e.cfg.Payload == Metadata,
+	}
+}
+
 // with returns the encoder of the same events with another payload, which is not made from what the log had before.
 func (e *Encoder) with(p Payload) *Encoder {
 	other := *e
 	other.cfg.Payload, other.object = p, nil
+	other.secret = other.redactsSecrets()
 	other.change, other.marker = other.heads(sourceOf(e.cfg.Cluster, e.stream.Resource))
 	return &other
 }
@@ -237,7 +253,11 @@ type view struct {
 // look finds out how a change's object is written. The error says that it is not a JSON object.
 func (e *Encoder) look(v *view, c *source.Change) error {
 	v.body = c.Body.Bytes()
-	if c.Body == nil || e.redact {
+	switch {
+	case c.Body == nil:
+		v.decoded = true
+		return nil
+	case e.secret != nil:
 		e.lookRedacted(v, c)
 		return nil
 	}
@@ -245,27 +265,26 @@ func (e *Encoder) look(v *view, c *source.Change) error {
 	err := v.object(v.body)
 	c.Written = v.changed.seconds()
 	if err == nil && e.redaction != nil {
-		err = e.redaction.mark(v.body, &v.walk)
+		err = e.mark(v.body, &v.walk)
 	}
 	if err != nil {
 		return fmt.Errorf("encode %s %s: %w", e.stream.Resource, c.Key(), err)
 	}
-	written := span{0, len(v.body)}
+	written := jsonscan.Span{To: len(v.body)}
 	if e.cfg.Payload == Metadata {
 		written = v.metadata
 	}
-	v.redacted = v.cuts.replaces(v.body, written)
+	v.redacted = v.edits.Replaces(v.body, written)
 	return nil
 }
 
-// lookRedacted looks at a Secret, or at a change of which only the identity is known.
+// lookRedacted looks at a Secret.
 func (e *Encoder) lookRedacted(v *view, c *source.Change) {
 	v.decoded = true
-	hash := hasher{e.cfg.SecretHashes, c.Namespace, c.Name}
-	data, masked, err := e.redacted(v.body, hash)
+	data, masked, err := e.secret.Apply(v.body, c.Namespace, c.Name)
 	if err == nil && e.redaction != nil {
 		var more bool
-		data, more, err = e.redaction.apply(data)
+		data, more, err = e.redaction.Apply(data)
 		masked = masked || more
 	}
 	if err == nil {
@@ -276,7 +295,7 @@ func (e *Encoder) lookRedacted(v *view, c *source.Change) {
 	if err == nil && len(data) > len("{}") {
 		v.read = data
 	}
-	v.redacted = masked || err != nil && c.Body != nil
+	v.redacted = masked || err != nil
 }
 
 // appendView appends an event's data: the object, or its metadata.
@@ -287,11 +306,11 @@ func (e *Encoder) appendView(dst []byte, c *source.Change, v *view) []byte {
 	case v.decoded:
 		return e.appendIdentity(dst, c)
 	case e.cfg.Payload != Metadata:
-		return v.cuts.copy(dst, v.body, span{0, len(v.body)})
-	case v.metadata == span{}:
+		return v.edits.Copy(dst, v.body, jsonscan.Span{To: len(v.body)})
+	case v.metadata == jsonscan.Span{}:
 		return e.appendIdentity(dst, c)
 	default:
-		dst = v.cuts.copy(append(e.open(dst, c), e.identity[1:]...), v.body, v.metadata)
+		dst = v.edits.Copy(append(e.open(dst, c), e.identity[1:]...), v.body, v.metadata)
 		return append(dst, '}')
 	}
 }
@@ -302,12 +321,12 @@ func (e *Encoder) appendView(dst []byte, c *source.Change, v *view) []byte {
 func (e *Encoder) Rejected(m *sink.Message, c *source.Change, cause error, size int) {
 	var w walk
 	body := c.Body.Bytes()
-	if w.object(body) != nil || (e.redact || e.redaction != nil) && !valid(body) {
+	if w.object(body) != nil || (e.secret != nil || e.redaction != nil) && !redact.Valid(body) {
 		w = walk{}
 	}
 	e.begin(m, c, &w, kind{typ: TypeRejected, tail: ".rejected"})
-	m.Data = appendQuoted(append(m.Data, `{"type":`...), e.typeOf(c.Op))
-	m.Data = appendQuoted(append(m.Data, `,"error":`...), cause.Error())
+	m.Data = jsonscan.AppendQuoted(append(m.Data, `{"type":`...), e.typeOf(c.Op))
+	m.Data = jsonscan.AppendQuoted(append(m.Data, `,"error":`...), cause.Error())
 	m.Data = strconv.AppendInt(append(m.Data, `,"size":`...), int64(size), 10)
 	m.Data = append(m.Data, '}')
 	e.end(m)
@@ -316,12 +335,12 @@ func (e *Encoder) Rejected(m *sink.Message, c *source.Change, cause error, size 
 // appendIdentity appends an object that has nothing but its identity.
 func (e *Encoder) appendIdentity(dst []byte, c *source.Change) []byte {
 	dst = append(e.open(dst, c), e.identity[1:]...)
-	dst = appendQuoted(append(dst, `{"name":`...), c.Name)
+	dst = jsonscan.AppendQuoted(append(dst, `{"name":`...), c.Name)
 	for _, m := range [...]struct{ name, value string }{
 		{`,"namespace":`, c.Namespace}, {`,"uid":`, c.UID}, {`,"resourceVersion":`, c.ResourceVersion},
 	} {
 		if m.value != "" {
-			dst = appendQuoted(append(dst, m.name...), m.value)
+			dst = jsonscan.AppendQuoted(append(dst, m.name...), m.value)
 		}
 	}
 	return append(dst, "}}"...)

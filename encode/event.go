@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -263,14 +262,8 @@ func appendMembers(dst []byte, as []sink.Attribute) []byte {
 		if a.Integer() {
 			dst = append(dst, a.Value...)
 		} else {
-			dst = appendQuoted(dst, a.Value)
+			dst = jsonscan.AppendQuoted(dst, a.Value)
 		}
 	}
-	return dst
-}
-
-// appendQuoted appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
-func appendQuoted(dst []byte, s string) []byte {
-	dst, _ = jsontext.AppendQuote(dst, s) // its only error is that it replaced something
 	return dst
 }

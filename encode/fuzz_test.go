@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -123,7 +125,7 @@ func checkSplice(t tester, cfg Config, b []byte) {
 	}
 	want, decodeErr := decode(b)
 	if decodeErr != nil || want == nil {
-		if !errors.Is(err, errNotObject) {
+		if !errors.Is(err, jsonscan.ErrNotObject) {
 			t.Fatalf("%q is no object: error is %v", b, err)
 		}
 		return
@@ -158,7 +160,7 @@ func checkSplice(t tester, cfg Config, b []byte) {
 		t.Errorf("%q became %q, which means\n%v, want\n%v", b, m.Data, got, want)
 	}
 	// It does not matter here which of several members of one name counts.
-	if valid(b) && (as("time") != at || as("fieldmanager") != manager) {
+	if redact.Valid(b) && (as("time") != at || as("fieldmanager") != manager) {
 		t.Errorf("%q: time %q, manager %q; want %q, %q", b, as("time"), as("fieldmanager"), at, manager)
 	}
 }

@@ -5,6 +5,7 @@ package encode
 import (
 	"strings"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -111,9 +112,9 @@ func (e *Encoder) open(dst []byte, c *source.Change) []byte {
 	if e.knative == nil || !e.knative.reference {
 		return dst
 	}
-	dst = append(appendQuoted(append(dst, `"name":`...), c.Name), ',')
+	dst = append(jsonscan.AppendQuoted(append(dst, `"name":`...), c.Name), ',')
 	if c.Namespace != "" {
-		dst = append(appendQuoted(append(dst, `"namespace":`...), c.Namespace), ',')
+		dst = append(jsonscan.AppendQuoted(append(dst, `"namespace":`...), c.Namespace), ',')
 	}
 	return dst
 }

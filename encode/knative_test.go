@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan/jsonscantest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -203,7 +204,7 @@ func drawChange(r *rapid.T, stream source.Stream) *source.Change {
 		Version: rapid.Uint64().Draw(r, "version"),
 		Again:   rapid.Int64Range(0, 2).Draw(r, "again"),
 		// The API server repeats no name, and nothing that repeats one could be read back in structured mode.
-		Body: source.NewBody([]byte(objects{t: r, white: rapid.Bool().Draw(r, "white")}.object(3))),
+		Body: source.NewBody([]byte(jsonscantest.Objects{T: r, White: rapid.Bool().Draw(r, "white")}.Object(3))),
 	}
 	if stream.Namespaced {
 		c.Namespace = rapid.SampledFrom([]string{"shop", "kube-system"}).Draw(r, "namespace")

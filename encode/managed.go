@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 )
 
 // Written returns when an object was written, in seconds since 1970, as the newest entry of its managedFields says. It
@@ -23,7 +25,7 @@ func Written(body []byte) int64 {
 func (w *walk) managed(b []byte, i int) int {
 	w.changed, w.manager = stamp{}, nil
 	if b[i] != '[' {
-		return skip(b, i)
+		return jsonscan.Skip(b, i)
 	}
 	if end, ok := w.landmarks(b, i); ok {
 		return end
@@ -35,23 +37,23 @@ func (w *walk) managed(b []byte, i int) int {
 // entries reads managedFields from byte to byte.
 func (w *walk) entries(b []byte, i int) int {
 	for i++; ; i++ {
-		if i = space(b, i); i == len(b) {
+		if i = jsonscan.Space(b, i); i == len(b) {
 			return -1
 		}
 		switch b[i] {
 		case ']':
 			return i + 1
 		case '{':
-			o := members{b: b, pos: i + 1}
-			w.entry(&o, false)
-			i = o.end()
+			o := jsonscan.Open(b, i)
+			w.entry(b, &o, false)
+			i = o.End()
 		default:
-			i = skip(b, i)
+			i = jsonscan.Skip(b, i)
 		}
 		if i < 0 {
 			return -1
 		}
-		if i = space(b, i); i == len(b) {
+		if i = jsonscan.Space(b, i); i == len(b) {
 			return -1
 		}
 		if b[i] == ']' {
@@ -65,23 +67,23 @@ func (w *walk) entries(b []byte, i int) int {
 
 // entry reads one entry: of members that repeat the first. If early it stops when it knows what it wants, or at the
 // first value that is not a string, and reports which it was.
-func (w *walk) entry(o *members, early bool) bool {
+func (w *walk) entry(b []byte, o *jsonscan.Object, early bool) bool {
 	var at stamp
 	var time, manager []byte
-	for (time == nil || manager == nil || !early) && o.next() {
-		if early && o.b[o.value] != '"' {
+	for (time == nil || manager == nil || !early) && o.Next() {
+		if early && b[o.Value] != '"' {
 			return false
 		}
-		end := skip(o.b, o.value)
-		if o.keep(end); o.bad {
+		end := jsonscan.Skip(b, o.Value)
+		if o.Keep(end); end < 0 {
 			return false
 		}
 		switch {
-		case time == nil && o.is("time"):
-			time = o.b[o.value:end]
+		case time == nil && o.Is("time"):
+			time = b[o.Value:end]
 			at = stampOf(time)
-		case manager == nil && o.is("manager"):
-			manager = o.b[o.value:end]
+		case manager == nil && o.Is("manager"):
+			manager = b[o.Value:end]
 		}
 	}
 	// Of equal ones the last: an entry without a time is older than all others.
@@ -112,7 +114,8 @@ func (w *walk) landmarks(b []byte, i int) (end int, ok bool) {
 		return 0, false
 	}
 	for {
-		if !w.entry(&members{b: list, pos: 1}, true) {
+		first := jsonscan.Open(list, 0)
+		if !w.entry(list, &first, true) {
 			return 0, false
 		}
 		n, ok := nextEntry(list)

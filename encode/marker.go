@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -58,18 +59,18 @@ func (e *Encoder) markerOf(k source.Marker) (typ, id, name string) {
 }
 
 func (e *Encoder) appendMarkerData(d []byte, k source.Marker) []byte {
-	d = appendQuoted(append(d, `{"namespace":`...), e.stream.Namespace)
-	d = appendQuoted(append(d, `,"labelSelector":`...), e.stream.LabelSelector)
-	d = appendQuoted(append(d, `,"fieldSelector":`...), e.stream.FieldSelector)
+	d = jsonscan.AppendQuoted(append(d, `{"namespace":`...), e.stream.Namespace)
+	d = jsonscan.AppendQuoted(append(d, `,"labelSelector":`...), e.stream.LabelSelector)
+	d = jsonscan.AppendQuoted(append(d, `,"fieldSelector":`...), e.stream.FieldSelector)
 	d = fmt.Appendf(d, `,"epoch":%d`, k.Epoch)
 	switch k.Kind {
 	case source.MarkerGap:
-		d = appendQuoted(append(d, `,"from":`...), k.From)
-		d = appendQuoted(append(d, `,"to":`...), k.To)
-		d = appendQuoted(append(d, `,"cause":`...), string(k.Cause))
-		d = appendQuoted(append(d, `,"message":`...), k.Message)
+		d = jsonscan.AppendQuoted(append(d, `,"from":`...), k.From)
+		d = jsonscan.AppendQuoted(append(d, `,"to":`...), k.To)
+		d = jsonscan.AppendQuoted(append(d, `,"cause":`...), string(k.Cause))
+		d = jsonscan.AppendQuoted(append(d, `,"message":`...), k.Message)
 	case source.MarkerSnapshotStarted, source.MarkerSnapshotCompleted:
-		d = appendQuoted(append(d, `,"resourceVersion":`...), k.To)
+		d = jsonscan.AppendQuoted(append(d, `,"resourceVersion":`...), k.To)
 	case source.MarkerResyncStarted, source.MarkerResyncCompleted:
 		d = fmt.Appendf(d, `,"n":%d`, k.Number)
 	}

@@ -3,13 +3,15 @@
 package encode
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"slices"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/patch"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -72,26 +74,32 @@ func (e *Encoder) both(m *sink.Message, c *source.Change, v *view, k kind, old O
 // masksPatch reports whether a patch may have a value that was replaced, where the object has one. The mask of a
 // Secret's value can be found in it, and that of another value cannot.
 func (e *Encoder) masksPatch(v *view, patch []byte) bool {
-	return v.read == nil || e.redaction != nil || hasMask(patch)
+	return v.read == nil || e.redaction != nil || redact.HasMask(patch)
+}
+
+// mark finds what is replaced in b.
+func (e *Encoder) mark(b []byte, w *walk) (err error) {
+	w.edits.Masked, err = e.redaction.Find(b, [2]jsonscan.Span{w.metadata, w.managedFields})
+	return err
 }
 
 // masksOld reports whether data that e has made before may have a value that was replaced.
 func (e *Encoder) masksOld(data []byte) bool {
-	if e.redact && hasMask(data) {
+	if e.secret != nil && redact.HasMask(data) {
 		return true
 	}
 	if e.redaction == nil {
 		return false
 	}
 	var w walk
-	return e.redaction.mark(data, &w) != nil || w.cuts.replaces(data, span{0, len(data)})
+	return e.mark(data, &w) != nil || w.edits.Replaces(data, jsonscan.Span{To: len(data)})
 }
 
 func (e *Encoder) appendPatch(dst, from, to []byte) ([]byte, bool) {
 	if e.cfg.Payload == MergePatch {
-		return appendMergePatch(dst, from, to)
+		return patch.AppendMerge(dst, from, to)
 	}
-	return appendJSONPatch(dst, from, to)
+	return patch.AppendJSON(dst, from, to)
 }
 
 // formVersion is increased when the same configuration gives other data than before.
@@ -107,20 +115,18 @@ func (e *Encoder) Form(data []byte) uint32 {
 // formOf stands for all that the data of an object depend on besides the object.
 func formOf(e *Encoder) uint32 {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%d %t %t %t\n", formVersion, e.keepManaged, e.keepApplied, e.redact)
+	_, _ = fmt.Fprintf(h, "%d %t %t %t\n", formVersion, e.keepManaged, e.keepApplied, e.secret != nil)
 	paths := make([]string, 0, len(e.cfg.Redact))
 	for _, p := range e.cfg.Redact {
 		paths = append(paths, p.String())
 	}
 	slices.Sort(paths)
 	_, _ = fmt.Fprintf(h, "%q\n", paths)
-	if e.redact {
+	if e.secret != nil {
 		_, _ = fmt.Fprintf(h, "%q\n", slices.Sorted(slices.Values(e.cfg.SecretAnnotations)))
 	}
-	if hashes := e.cfg.SecretHashes; hashes != nil && e.redact {
-		key := hmac.New(sha256.New, hashes.key)
-		_, _ = key.Write([]byte("form"))
-		_, _ = h.Write(key.Sum(nil))
+	if hashes := e.cfg.SecretHashes; hashes != nil && e.secret != nil {
+		_, _ = h.Write(hashes.Derive("form"))
 	}
 	return binary.LittleEndian.Uint32(h.Sum(nil))
 }

@@ -10,10 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/patch/patchtest"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan/jsonscantest"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -23,7 +28,7 @@ import (
 func oldOf(t testing.TB, e *Encoder, file string) Old {
 	t.Helper()
 	c := change(t, source.Added, file)
-	before := decoded(t, c.Body.Bytes()).(map[string]any)
+	before := patchtest.Decoded(t, c.Body.Bytes()).(map[string]any)
 	before["metadata"].(map[string]any)["resourceVersion"] = "17"
 	before["before"] = []any{"x"}
 	if spec, ok := before["spec"].(map[string]any); ok {
@@ -50,17 +55,17 @@ func (c *consumer) take(m *sink.Message) {
 	base := has["baseversion"]
 	require.True(c.t, base == "" || base == c.version,
 		"the event applies to %s, and the one before was %s", base, c.version)
-	v := decodedValue(data)
+	v := patchtest.DecodedValue(data)
 	switch p := Payload(has["payload"]); {
 	case p == Object && base == "":
 		c.data = v
 	case p == MergePatch && base != "":
 		c.patched++
-		c.data = mergeAsRFC7386(c.data, v)
+		c.data = patchtest.Merge(c.data, v)
 	case p == JSONPatch && base != "":
 		c.patched++
 		var err error
-		if c.data, err = patchAsRFC6902(c.data, v.([]any)); err != nil {
+		if c.data, err = patchtest.Apply(c.data, v.([]any)); err != nil {
 			c.t.Fatalf("%s: %v", data, err)
 		}
 	case p == Change:
@@ -83,19 +88,19 @@ func TestChangeFrom_whoever_applies_all_events_has_what_whole_objects_would_have
 		cfg.Keep = rapid.SampledFrom([][]string{nil, {KeepManagedFields}, {KeepLastApplied}}).Draw(r, "keep")
 		cfg.Payload = rapid.SampledFrom([]Payload{Change, MergePatch, JSONPatch}).Draw(r, "payload")
 		if rapid.Bool().Draw(r, "redact") {
-			cfg.Redact = []Path{path(t, "spec.a"), path(t, "a[*]"), path(t, `metadata.annotations["x"]`)}
+			cfg.Redact = []jsonscan.Path{jsonscan.MustParsePath("spec.a"), jsonscan.MustParsePath("a[*]"), jsonscan.MustParsePath(`metadata.annotations["x"]`)}
 		}
 		whole := cfg
 		whole.Payload = Object
 		e, of := New(stream, cfg), New(stream, whole)
-		o := objects{t: r}
-		object := decodedValue(`{"metadata":{"name":"n"},"spec":` + o.object(3) + `,"data":{"a":"eA=="},"fill":"` + strings.Repeat("x", 300) + `"}`)
+		o := jsonscantest.Objects{T: r}
+		object := patchtest.DecodedValue(`{"metadata":{"name":"n"},"spec":` + o.Object(3) + `,"data":{"a":"eA=="},"fill":"` + strings.Repeat("x", 300) + `"}`)
 		reads, log, room := &consumer{t: r}, Old{}, []byte(nil)
 		m, want := dirty(), dirty()
 		for version := range rapid.IntRange(1, 5).Draw(r, "events") {
 			fields := object.(map[string]any)
 			fields["metadata"] = map[string]any{"name": "n", "resourceVersion": strconv.Itoa(version)}
-			c := ident(source.Updated, string(spelt(r, object)))
+			c := ident(source.Updated, string(patchtest.Spelt(r, object)))
 			c.ResourceVersion = strconv.Itoa(version)
 			if version == 0 {
 				c.Op = source.Added
@@ -105,9 +110,9 @@ func TestChangeFrom_whoever_applies_all_events_has_what_whole_objects_would_have
 			reads.take(m)
 			_, wants := parts(r, want)
 			require.Equal(r, wants, string(data), "and is told of %s", data)
-			require.Equal(r, decodedValue(wants), reads.data, "and is told of %s", data)
+			require.Equal(r, patchtest.DecodedValue(wants), reads.data, "and is told of %s", data)
 			room, log = log.Data, Old{Data: data, ResourceVersion: c.ResourceVersion}
-			object = o.mutated(object, 3)
+			object = patchtest.Mutated(o, object, 3)
 		}
 		patched[cfg.Payload] += reads.patched
 	})
@@ -125,7 +130,7 @@ func TestChangeFrom_shows_nothing_that_the_object_would_not(t *testing.T) {
 	} {
 		for _, payload := range []Payload{Change, MergePatch, JSONPatch} {
 			cfg := config()
-			cfg.Payload, cfg.Redact = payload, []Path{path(t, "spec.token")}
+			cfg.Payload, cfg.Redact = payload, []jsonscan.Path{jsonscan.MustParsePath("spec.token")}
 			resource := pods
 			if name == "Secret" {
 				resource = secrets
@@ -160,16 +165,18 @@ func TestChangeFrom_only_updates_are_patches(t *testing.T) {
 func TestForm_is_another_one_where_data_may_be(t *testing.T) {
 	forms := map[uint32]string{}
 	for name, edit := range map[string]func(*Config){
-		"as it is":      func(*Config) {},
-		"kept":          func(c *Config) { c.Keep = []string{KeepManagedFields} },
-		"kept too":      func(c *Config) { c.Keep = []string{KeepLastApplied} },
-		"redacted":      func(c *Config) { c.Redact = []Path{path(t, "spec.a")} },
-		"redacted more": func(c *Config) { c.Redact = []Path{path(t, "spec.a"), path(t, "spec.b")} },
-		"values":        func(c *Config) { c.SecretValues = true },
-		"hashed":        func(c *Config) { c.SecretHashes = NewHashes([]byte("0123456789abcdef")) },
-		"shown":         func(c *Config) { c.SecretAnnotations = []string{"a"} },
-		"shown too":     func(c *Config) { c.SecretAnnotations = []string{"b", "a"} },
-		"hashed anew":   func(c *Config) { c.SecretHashes = NewHashes([]byte("0123456789abcdeg")) },
+		"as it is": func(*Config) {},
+		"kept":     func(c *Config) { c.Keep = []string{KeepManagedFields} },
+		"kept too": func(c *Config) { c.Keep = []string{KeepLastApplied} },
+		"redacted": func(c *Config) { c.Redact = []jsonscan.Path{jsonscan.MustParsePath("spec.a")} },
+		"redacted more": func(c *Config) {
+			c.Redact = []jsonscan.Path{jsonscan.MustParsePath("spec.a"), jsonscan.MustParsePath("spec.b")}
+		},
+		"values":      func(c *Config) { c.SecretValues = true },
+		"hashed":      func(c *Config) { c.SecretHashes = redact.NewHashes([]byte("0123456789abcdef")) },
+		"shown":       func(c *Config) { c.SecretAnnotations = []string{"a"} },
+		"shown too":   func(c *Config) { c.SecretAnnotations = []string{"b", "a"} },
+		"hashed anew": func(c *Config) { c.SecretHashes = redact.NewHashes([]byte("0123456789abcdeg")) },
 	} {
 		cfg := config()
 		edit(&cfg)
@@ -193,7 +200,7 @@ func BenchmarkChangeFrom_pod(b *testing.B) {
 	before = bytes.Replace(before, []byte(`"phase":"Running"`), []byte(`"phase":"Pending"`), 1)
 	before = bytes.Replace(before, []byte(`"type":"Ready","status":"True"`), []byte(`"type":"Ready","status":"False"`), 1)
 	for _, payload := range []Payload{Change, MergePatch, JSONPatch} {
-		for name, text := range map[string][]byte{"same-order": before, "backwards": backwards(nil, before)} {
+		for name, text := range map[string][]byte{"same-order": before, "backwards": patchtest.Backwards(nil, before)} {
 			b.Run(string(payload)+"/"+name, func(b *testing.B) {
 				cfg := config()
 				cfg.Payload = payload

@@ -4,7 +4,6 @@ package encode
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -14,122 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan/jsonscantest"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// objects generates JSON made of the names and punctuation that a scanner could stumble over.
-type objects struct {
-	t      *rapid.T
-	white  bool
-	repeat bool
-}
-
-var (
-	names = []string{
-		"metadata", "managedFields", "annotations", lastApplied, "time", "manager", "creationTimestamp", "spec", "a", "", "m\u0065tadata", "tadata", "fieldsV1",
-		`k:{"x":1},{`, `"`, `\`, "]},", "},{", "日本",
-	}
-	strs = []string{
-		"", "x", "2026-01-02T03:04:05Z", "2026-12-31T23:59:59Z", "2026-01-02T03:04:05.5+01:00", "2026-02-30T00:00:00Z", "kubelet", `a"b`, `\`, `\"`, `}],"x":`, `]},"x`,
-		`},{"manager":"m"`, `"managedFields":[`, `{"metadata":{`, "\n", "日本語", " ",
-	}
-)
-
-func (o objects) space() string {
-	if !o.white {
-		return ""
-	}
-	return rapid.SampledFrom([]string{"", "", " ", "\n", "\t ", "\r\n"}).Draw(o.t, "space")
-}
-
-// text spells a string in one of the ways that JSON has.
-func (o objects) text(s string) string {
-	q := must.Get(json.Marshal(s))(o.t)
-	if len(s) == 0 || rapid.IntRange(0, 9).Draw(o.t, "escape") > 0 {
-		return string(q)
-	}
-	if strings.Contains(s, "/") {
-		return strings.ReplaceAll(string(q), "/", `\/`)
-	}
-	if r := s[0]; r < 0x80 && r != '"' && r != '\\' && r >= ' ' {
-		return fmt.Sprintf(`"\u%04x%s`, r, q[2:])
-	}
-	return string(q)
-}
-
-func (o objects) value(depth int) string {
-	kinds := 7
-	if depth == 0 {
-		kinds = 5
-	}
-	switch rapid.IntRange(0, kinds-1).Draw(o.t, "kind") {
-	case 0:
-		return "null"
-	case 1:
-		return rapid.SampledFrom([]string{"0", "-1.5e+3", "true", "false"}).Draw(o.t, "scalar")
-	case 2, 3, 4:
-		return o.text(rapid.SampledFrom(strs).Draw(o.t, "text"))
-	case 5:
-		return o.list(depth - 1)
-	default:
-		return o.object(depth - 1)
-	}
-}
-
-func (o objects) list(depth int) string {
-	var items []string
-	for range rapid.IntRange(0, 4).Draw(o.t, "items") {
-		items = append(items, o.space()+o.value(depth)+o.space())
-	}
-	return "[" + strings.Join(items, ",") + "]"
-}
-
-func (o objects) object(depth int) string {
-	var members []string
-	used := map[string]bool{}
-	for range rapid.IntRange(0, 6).Draw(o.t, "members") {
-		name := rapid.SampledFrom(names).Draw(o.t, "name")
-		if used[name] && !o.repeat {
-			continue
-		}
-		used[name] = true
-		members = append(members, o.space()+o.text(name)+o.space()+":"+o.space()+o.member(name, depth)+o.space())
-	}
-	return "{" + strings.Join(members, ",") + "}"
-}
-
-// member makes it likely that a name has what belongs to it.
-func (o objects) member(name string, depth int) string {
-	if depth > 0 && rapid.IntRange(0, 3).Draw(o.t, "fitting") > 0 {
-		switch name {
-		case "metadata", "annotations":
-			return o.object(depth - 1)
-		case "managedFields":
-			return o.managed(depth - 1)
-		}
-	}
-	return o.value(depth)
-}
-
-func (o objects) managed(depth int) string {
-	var entries []string
-	for range rapid.IntRange(0, 4).Draw(o.t, "entries") {
-		entry := o.object(depth)
-		if rapid.Bool().Draw(o.t, "like an API server") {
-			times := strs[2:6]
-			entry = `{"manager":` + o.text(rapid.SampledFrom(strs).Draw(o.t, "manager")) + `,"time":"` +
-				rapid.SampledFrom(times).Draw(o.t, "time") + `","fieldsV1":` + o.object(min(depth, 1)) + `}`
-		}
-		entries = append(entries, o.space()+entry)
-	}
-	return "[" + strings.Join(entries, ",") + "]"
-}
-
 func draw(t *rapid.T, depth int) string {
-	o := objects{t: t, white: rapid.Bool().Draw(t, "white"), repeat: rapid.Bool().Draw(t, "repeat")}
-	return o.space() + o.object(depth) + o.space()
+	o := jsonscantest.Objects{T: t, White: rapid.Bool().Draw(t, "white"), Repeat: rapid.Bool().Draw(t, "repeat")}
+	return o.Space() + o.Object(depth) + o.Space()
 }
 
 func TestChange_of_any_object_removes_what_decoding_it_would(t *testing.T) {
@@ -146,10 +40,10 @@ func TestChange_of_any_object_removes_what_decoding_it_would(t *testing.T) {
 func TestLandmarks_never_differ_from_reading(t *testing.T) {
 	found := 0
 	rapid.Check(t, func(r *rapid.T) {
-		o := objects{t: r}
-		list := o.managed(2)
+		o := jsonscantest.Objects{T: r}
+		list := o.ManagedFields(2)
 		if rapid.Bool().Draw(r, "as an API server sends it") {
-			entry := `{"manager":"kubectl","time":"2026-01-02T03:04:05Z","fieldsV1":{"f:spec":` + o.object(1) + `}}`
+			entry := `{"manager":"kubectl","time":"2026-01-02T03:04:05Z","fieldsV1":{"f:spec":` + o.Object(1) + `}}`
 			list = "[" + strings.Repeat(entry+",", rapid.IntRange(0, 3).Draw(r, "more")) + entry + "]"
 		}
 		b := []byte(`{"managedFields":` + list + rapid.SampledFrom([]string{`,"name":"x"}`, `},"spec":{}`, `}`}).Draw(r, "behind"))
@@ -169,12 +63,12 @@ func TestLandmarks_never_differ_from_reading(t *testing.T) {
 
 func TestSecret_of_any_form_keeps_its_values(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		o := objects{t: r, white: rapid.Bool().Draw(r, "white"), repeat: rapid.Bool().Draw(r, "repeat")}
+		o := jsonscantest.Objects{T: r, White: rapid.Bool().Draw(r, "white"), Repeat: rapid.Bool().Draw(r, "repeat")}
 		values := func(name string) string {
-			v := strings.ReplaceAll(o.value(2), `"x"`, `"`+canary+`"`)
-			return o.text(name) + o.space() + ":" + v
+			v := strings.ReplaceAll(o.Value(2), `"x"`, `"`+canary+`"`)
+			return o.Text(name) + o.Space() + ":" + v
 		}
-		parts := []string{values("data"), values("stringData"), values("Data"), values("other"), o.text("metadata") + ":" + o.object(3)}
+		parts := []string{values("data"), values("stringData"), values("Data"), values("other"), o.Text("metadata") + ":" + o.Object(3)}
 		parts = rapid.Permutation(parts).Draw(r, "parts")
 		b := "{" + strings.Join(parts, ",") + "}"
 		cfg := config()
@@ -268,7 +162,7 @@ func BenchmarkChange_redacted(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			cfg := config()
 			for _, s := range paths {
-				cfg.Redact = append(cfg.Redact, path(b, s))
+				cfg.Redact = append(cfg.Redact, jsonscan.MustParsePath(s))
 			}
 			benchmark(b, pods, "pod.json", cfg)
 		})
@@ -277,6 +171,6 @@ func BenchmarkChange_redacted(b *testing.B) {
 
 func BenchmarkChange_secretHashes(b *testing.B) {
 	cfg := config()
-	cfg.SecretHashes = NewHashes([]byte("0123456789abcdef"))
+	cfg.SecretHashes = redact.NewHashes([]byte("0123456789abcdef"))
 	benchmark(b, secrets, "secret.json", cfg)
 }

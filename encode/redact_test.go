@@ -17,6 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan/jsonscantest"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -25,7 +28,7 @@ import (
 func redacting(t testing.TB, r source.Resource, cfg Config, all ...string) *Encoder {
 	t.Helper()
 	for _, s := range all {
-		cfg.Redact = append(cfg.Redact, path(t, s))
+		cfg.Redact = append(cfg.Redact, jsonscan.MustParsePath(s))
 	}
 	return New(source.Stream{Resource: r}, cfg)
 }
@@ -111,7 +114,7 @@ func TestRedact_refuses_what_it_cannot_follow(t *testing.T) {
 		`{"spec":{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}}`,
 	} {
 		m, c := dirty(), ident(source.Updated, object)
-		assert.ErrorIs(t, e.Change(m, c), errNotObject, "%.40sand %s", object, m.Data)
+		assert.ErrorIs(t, e.Change(m, c), jsonscan.ErrNotObject, "%.40sand %s", object, m.Data)
 	}
 	// Of what is not JSON nothing is told: anything may be a value.
 	m := dirty()
@@ -168,18 +171,18 @@ func (n *tree) String() string {
 }
 
 // redact is what redaction means, path by path.
-func (n *tree) redact(steps []step) {
+func (n *tree) redact(steps []jsonscan.Step) {
 	if len(steps) == 0 {
 		n.mask()
 		return
 	}
 	for i, c := range n.children {
 		switch s := steps[0]; {
-		case s.every:
+		case s.Every:
 			c.redact(steps[1:])
 		case n.kind == '[':
 			c.redact(steps)
-		case n.names[i] == s.name:
+		case n.names[i] == s.Name:
 			c.redact(steps[1:])
 		}
 	}
@@ -201,7 +204,7 @@ func (n *tree) leaveOut() {
 	for _, metadata := range n.all("metadata") {
 		metadata.remove(func(name string) bool { return name == "managedFields" })
 		for _, annotations := range metadata.all("annotations") {
-			annotations.remove(copiesObject)
+			annotations.remove(func(name string) bool { return redact.CheckAnnotation(name) != nil })
 		}
 	}
 }
@@ -225,15 +228,15 @@ func (n *tree) remove(goes func(name string) bool) {
 }
 
 // checkRedact compares redaction with what it means, alone and in an event.
-func checkRedact(t tester, b []byte, paths ...Path) {
-	r := newRedaction(pods, paths)
-	got, _, err := r.apply(b)
+func checkRedact(t tester, b []byte, paths ...jsonscan.Path) {
+	r := redact.NewPaths(pods, paths)
+	got, _, err := r.Apply(b)
 	want, invalid := parseTree(b)
 	if invalid != nil || !json.Valid(b) {
 		return
 	}
 	if want.kind != '{' {
-		if !errors.Is(err, errNotObject) {
+		if !errors.Is(err, jsonscan.ErrNotObject) {
 			t.Fatalf("%q is no object: error is %v", b, err)
 		}
 		return
@@ -242,7 +245,7 @@ func checkRedact(t tester, b []byte, paths ...Path) {
 		t.Fatalf("%q: %v", b, err)
 	}
 	for _, p := range paths {
-		want.redact(p.steps)
+		want.redact(p.Steps())
 	}
 	if !json.Valid(got) {
 		t.Fatalf("%q became %q, which is not JSON", b, got)
@@ -273,9 +276,9 @@ func FuzzRedact(f *testing.F) {
 	f.Add(body(f, "pod.json"), "spec.containers[*].env[*].value", "metadata.labels[*]")
 	f.Add(body(f, "customresource.json"), "[*].x", "spec")
 	f.Fuzz(func(t *testing.T, b []byte, one, other string) {
-		var paths []Path
+		var paths []jsonscan.Path
 		for _, s := range []string{one, other} {
-			if p, err := ParsePath(s); err == nil && CheckRedact(p) == nil {
+			if p, err := jsonscan.ParsePath(s); err == nil && redact.CheckPath(p) == nil {
 				paths = append(paths, p)
 			}
 		}
@@ -285,25 +288,27 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-func drawPath(t *rapid.T) (p Path) {
+func drawPath(t *rapid.T) jsonscan.Path {
+	text := ""
 	for range rapid.IntRange(1, 4).Draw(t, "steps") {
-		s := step{every: rapid.IntRange(0, 3).Draw(t, "every") == 0}
-		if !s.every {
-			s.name = rapid.SampledFrom([]string{"metadata", "annotations", "spec", "a", "time", `"`, `\`, "日本", "m\u0065tadata"}).Draw(t, "name")
+		if rapid.IntRange(0, 3).Draw(t, "every") == 0 {
+			text += "[*]"
+			continue
 		}
-		p.steps = append(p.steps, s)
+		names := []string{"metadata", "annotations", "spec", "a", "time", `"`, `\`, "日本", "m\u0065tadata"}
+		text += "['" + rapid.SampledFrom(names).Draw(t, "name") + "']"
 	}
-	return p
+	return jsonscan.MustParsePath(text)
 }
 
 func TestRedact_of_bytes_is_redaction_of_what_they_mean(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := objects{t: t, white: rapid.Bool().Draw(t, "white"), repeat: rapid.Bool().Draw(t, "repeat")}
-		b := []byte(o.object(4))
-		var paths []Path
+		o := jsonscantest.Objects{T: t, White: rapid.Bool().Draw(t, "white"), Repeat: rapid.Bool().Draw(t, "repeat")}
+		b := []byte(o.Object(4))
+		var paths []jsonscan.Path
 		for range rapid.IntRange(1, 4).Draw(t, "paths") {
 			p := drawPath(t)
-			if CheckRedact(p) == nil {
+			if redact.CheckPath(p) == nil {
 				paths = append(paths, p)
 			}
 		}
@@ -318,7 +323,7 @@ const hashKey = "0123456789abcdef"
 func hashed(t *testing.T, key, object string) map[string]string {
 	t.Helper()
 	cfg := config()
-	cfg.SecretHashes = NewHashes([]byte(key))
+	cfg.SecretHashes = redact.NewHashes([]byte(key))
 	m, c := dirty(), ident(source.Updated, object)
 	require.NoError(t, New(source.Stream{Resource: secrets}, cfg).Change(m, c))
 	var typed struct {
@@ -370,7 +375,7 @@ func TestHashes_tell_that_a_value_changed_and_no_more(t *testing.T) {
 
 func TestHashes_do_not_show_their_key(t *testing.T) {
 	cfg := config()
-	cfg.SecretHashes = NewHashes([]byte(hashKey))
+	cfg.SecretHashes = redact.NewHashes([]byte(hashKey))
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
 		assert.Equal(t, "[redacted]", fmt.Sprintf(verb, cfg.SecretHashes), verb)
 		if s := fmt.Sprintf(verb, cfg); strings.Contains(s, hashKey) || strings.Contains(s, fmt.Sprintf("%x", hashKey)) {
@@ -476,12 +481,12 @@ func TestRedacted_of_what_is_made_from_the_state_before(t *testing.T) {
 		return `{"metadata":{"name":"n","labels":{"a":"` + label + `"}},"spec":{` + spec + `},` + fill + `}`
 	}
 	const value, another, text = `"k":"dg=="`, `"k":"dw==","l":"dg=="`, `"x":"v"`
-	hashes := NewHashes([]byte(hashKey))
+	hashes := redact.NewHashes([]byte(hashKey))
 	for _, c := range []struct {
 		name          string
 		resource      source.Resource
 		before, after string
-		hashes        *Hashes
+		hashes        *redact.Hashes
 		patch, change bool
 	}{
 		{"a Secret's label", secrets, secret("1", value), secret("2", value), nil, false, true},

@@ -4,20 +4,16 @@ package encode
 
 import (
 	"bytes"
-	"errors"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-
-var errNotObject = errors.New("the body is not a JSON object")
-
-// span is a range of bytes.
-type span struct{ from, to int }
 
 // walk is what is learnt about an object from its bytes.
 //
@@ -29,12 +25,12 @@ type walk struct {
 	// dropCopies removes all annotations that copy the object.
 	dropCopies bool
 
-	// cuts is what to leave out.
-	cuts cuts
+	// edits is what to leave out, and what to replace.
+	edits redact.Edits
 	// metadata is the value of that name; the zero span if there is none, or it is not an object.
-	metadata span
+	metadata jsonscan.Span
 	// managedFields is the last value of that name.
-	managedFields span
+	managedFields jsonscan.Span
 
 	created, changed stamp
 	// manager is the JSON string, with its quotes, of the newest managedFields entry.
@@ -43,35 +39,35 @@ type walk struct {
 
 // object walks an object up to the end of its metadata.
 func (w *walk) object(b []byte) error {
-	i := space(b, 0)
-	if i == len(b) || b[i] != '{' || b[lastByte(b)] != '}' {
-		return errNotObject
+	i := jsonscan.Space(b, 0)
+	if i == len(b) || b[i] != '{' || b[jsonscan.LastByte(b)] != '}' {
+		return jsonscan.ErrNotObject
 	}
-	o := members{b: b, pos: i + 1}
+	o := jsonscan.Open(b, i)
 	repeats := false
-	for o.next() {
-		if !o.is("metadata") {
-			o.keep(skip(b, o.value))
+	for o.Next() {
+		if !o.Is("metadata") {
+			o.Keep(jsonscan.Skip(b, o.Value))
 			continue
 		}
-		w.metadata, w.created = span{}, stamp{}
+		w.metadata, w.created = jsonscan.Span{}, stamp{}
 		w.changed, w.manager = stamp{}, nil
-		if b[o.value] != '{' {
-			o.keep(skip(b, o.value))
+		if b[o.Value] != '{' {
+			o.Keep(jsonscan.Skip(b, o.Value))
 			continue
 		}
-		end := w.meta(b, o.value)
-		if end < 0 || space(b, end) == len(b) {
-			return errNotObject
+		end := w.meta(b, o.Value)
+		if end < 0 || jsonscan.Space(b, end) == len(b) {
+			return jsonscan.ErrNotObject
 		}
-		w.metadata = span{o.value, end}
+		w.metadata = jsonscan.Span{From: o.Value, To: end}
 		if repeats = repeats || mayRepeat(b[end:]); !repeats {
 			return nil
 		}
-		o.keep(end)
+		o.Keep(end)
 	}
-	if o.bad {
-		return errNotObject
+	if o.End() < 0 {
+		return jsonscan.ErrNotObject
 	}
 	return nil
 }
@@ -110,42 +106,42 @@ func hasEscapedLetter(b []byte) bool {
 
 // meta walks the object at i and returns where it ends, or -1.
 func (w *walk) meta(b []byte, i int) int {
-	o := members{b: b, pos: i + 1}
-	for o.next() {
+	o := jsonscan.Open(b, i)
+	for o.Next() {
 		switch {
-		case o.is("managedFields"):
-			end := w.managed(b, o.value)
-			w.managedFields = span{o.value, end}
+		case o.Is("managedFields"):
+			end := w.managed(b, o.Value)
+			w.managedFields = jsonscan.Span{From: o.Value, To: end}
 			if w.keepManaged {
-				o.keep(end)
+				o.Keep(end)
 			} else {
-				o.drop(end, &w.cuts)
+				o.Drop(end, &w.edits.Cuts)
 			}
-		case o.is("annotations") && b[o.value] == '{' && !w.keepApplied:
-			o.keep(w.annotations(b, o.value))
-		case o.is("creationTimestamp"):
-			end := skip(b, o.value)
-			if o.keep(end); !o.bad {
-				w.created = stampOf(b[o.value:end])
+		case o.Is("annotations") && b[o.Value] == '{' && !w.keepApplied:
+			o.Keep(w.annotations(b, o.Value))
+		case o.Is("creationTimestamp"):
+			end := jsonscan.Skip(b, o.Value)
+			if o.Keep(end); end >= 0 {
+				w.created = stampOf(b[o.Value:end])
 			}
 		default:
-			o.keep(skip(b, o.value))
+			o.Keep(jsonscan.Skip(b, o.Value))
 		}
 	}
-	return o.end()
+	return o.End()
 }
 
 func (w *walk) annotations(b []byte, i int) int {
-	o := members{b: b, pos: i + 1}
-	for o.next() {
-		end := skip(b, o.value)
-		if o.is(lastApplied) || w.dropCopies && o.copiesObject() {
-			o.drop(end, &w.cuts)
+	o := jsonscan.Open(b, i)
+	for o.Next() {
+		end := jsonscan.Skip(b, o.Value)
+		if o.Is(lastApplied) || w.dropCopies && redact.CopiesObject(&o) {
+			o.Drop(end, &w.edits.Cuts)
 		} else {
-			o.keep(end)
+			o.Keep(end)
 		}
 	}
-	return o.end()
+	return o.End()
 }
 
 // appendTime appends when c was written, if the object tells. Of the first state that is known it tells when it was

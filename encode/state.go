@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -167,7 +168,7 @@ func (s *reading) set(name, value string) {
 func (s *reading) parse(data []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(data))
 	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
-		return errors.Join(errNotObject, err)
+		return errors.Join(jsonscan.ErrNotObject, err)
 	}
 	for dec.PeekKind() == '"' {
 		t, err := dec.ReadToken()

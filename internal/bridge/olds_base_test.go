@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -97,7 +98,7 @@ func (c frameContent) Bytes() []byte { return []byte(c) }
 func (c frameContent) Body() *source.Body { return source.NewBody([]byte(c)) }
 
 func TestOlds_what_a_resync_publishes_otherwise_than_it_was_is_no_base(t *testing.T) {
-	redacted := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch, Redact: []encode.Path{parsed(t, "data.secret")}}}
+	redacted := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch, Redact: []jsonscan.Path{parsed(t, "data.secret")}}}
 	log, p := newReadableLog(), story(`"data":{"secret":"hunter2","y":"1"}`, `"data":{"secret":"hunter2","y":"2"}`)
 	r, s := restarted(t, log, p, 1, StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}, redacted)
 	p.frames[0].republish(t, s)
@@ -221,7 +222,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 func TestOlds_what_the_broker_had_already_is_no_base(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`)
-	for _, redact := range [][]encode.Path{nil, {parsed(t, "data.x")}} {
+	for _, redact := range [][]jsonscan.Path{nil, {parsed(t, "data.x")}} {
 		r := start(t, log, store)
 		s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch, Redact: redact}})
 		for _, f := range p.frames[:2+len(redact)] {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -170,7 +170,7 @@ func (sevenths) Filter(c *source.Change, _ [16]byte, _ func() []byte) (reason st
 	return "", now, nil
 }
 
-func parsed(t *testing.T, s string) encode.Path {
+func parsed(t *testing.T, s string) jsonscan.Path {
 	t.Helper()
-	return must.Get(encode.ParsePath(s))(t)
+	return must.Get(jsonscan.ParsePath(s))(t)
 }

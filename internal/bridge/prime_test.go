@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -24,7 +25,7 @@ import (
 // What a process has published before is a base only if it is what the next one would have published.
 func TestPrime_finds_what_the_log_has(t *testing.T) {
 	patches := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}
-	redacted := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch, Redact: []encode.Path{parsed(t, "data.x")}}}
+	redacted := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch, Redact: []jsonscan.Path{parsed(t, "data.x")}}}
 	left := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}, Filter: sevenths{}}
 	for name, c := range map[string]struct {
 		before, after StreamSpec

@@ -58,7 +58,7 @@ type Resource struct {
 	FieldSelector     string `yaml:"fieldSelector"`
 	// Operations are those of which events are published.
 	Operations []Operation `yaml:"operations"`
-	// IgnoreChanges lists paths, as encode.ParsePath takes them: an update in which nothing else is different is not
+	// IgnoreChanges lists paths, as jsonscan.ParsePath takes them: an update in which nothing else is different is not
 	// published.
 	IgnoreChanges []string `yaml:"ignoreChanges"`
 	// Filter is an expression of CEL that is true for events that are published; empty: all are.
@@ -82,7 +82,7 @@ type Encoding struct {
 	Profile Profile `yaml:"profile"`
 	// Keep lists parts of an object that are otherwise removed.
 	Keep []Part `yaml:"keep"`
-	// Redact lists paths, as encode.ParsePath takes them, of values that are replaced.
+	// Redact lists paths, as jsonscan.ParsePath takes them, of values that are replaced.
 	Redact  []string `yaml:"redact"`
 	Secrets Secrets  `yaml:"secrets"`
 }

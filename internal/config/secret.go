@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 )
 
 const redacted = "[redacted]"
@@ -112,8 +112,8 @@ func (s *Secrets) HashKey() (Secret, error) {
 	if err != nil {
 		return Secret{}, fmt.Errorf("secrets.hashes: %w", err)
 	}
-	if n := len(key.Reveal()); n < encode.MinHashKey {
-		return Secret{}, fmt.Errorf("secrets.hashes: the key has %d bytes; give it %d random ones or more, such as openssl rand -hex 32 prints", n, encode.MinHashKey)
+	if n := len(key.Reveal()); n < redact.MinHashKey {
+		return Secret{}, fmt.Errorf("secrets.hashes: the key has %d bytes; give it %d random ones or more, such as openssl rand -hex 32 prints", n, redact.MinHashKey)
 	}
 	return key, nil
 }

@@ -10,7 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 )
 
@@ -25,7 +26,7 @@ func (v *validator) redact(path string, p *Pipeline) {
 	v.redacted(path+".encoding.redact", p.Encoding.Redact, texts == len(p.Resources))
 	v.members(path+".encoding.redact", p.Encoding.Redact, p.Resources...)
 	for i, s := range p.Encoding.Redact {
-		parsed, err := encode.ParsePath(s)
+		parsed, err := jsonscan.ParsePath(s)
 		if instead := parsed.Beyond(true); err == nil && texts > 0 && texts < len(p.Resources) && instead != "" {
 			v.warn(fmt.Sprintf("%s.encoding.redact[%d]", path, i), "path %q names nothing in a ConfigMap or a Secret; if it is meant for them write %s", s, instead)
 		}
@@ -56,7 +57,7 @@ func (v *validator) redacted(path string, all []string, texts bool) {
 			v.add(fmt.Sprintf("%s[%d]", path, i), "path %q names nothing, as what it leads into is a text; write %s", p, instead)
 			continue
 		}
-		if err := encode.CheckRedact(p); !p.IsZero() && err != nil {
+		if err := redact.CheckPath(p); !p.IsZero() && err != nil {
 			v.add(fmt.Sprintf("%s[%d]", path, i), "%v", err)
 		}
 	}
@@ -70,7 +71,7 @@ func (v *validator) members(path string, all []string, resources ...Resource) {
 		}
 	}
 	for i, s := range all {
-		p, err := encode.ParsePath(s)
+		p, err := jsonscan.ParsePath(s)
 		if first := p.First(); err == nil && first != "" && !builtin.Member(first) {
 			of := "any of its resources"
 			if len(resources) == 1 {
@@ -89,11 +90,11 @@ func (r ResourceName) builtin() bool {
 }
 
 // paths parses a list of paths. What is none is the zero Path, and reported.
-func (v *validator) paths(path string, all []string) []encode.Path {
-	parsed, seen := make([]encode.Path, len(all)), map[string]bool{}
+func (v *validator) paths(path string, all []string) []jsonscan.Path {
+	parsed, seen := make([]jsonscan.Path, len(all)), map[string]bool{}
 	for i, s := range all {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		p, err := encode.ParsePath(s)
+		p, err := jsonscan.ParsePath(s)
 		switch {
 		case err != nil:
 			v.add(at, "%v", err)
@@ -114,7 +115,7 @@ func (v *validator) annotations(path string, s *Secrets) {
 	}
 	for i, name := range s.Annotations {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		switch err := encode.CheckSecretAnnotation(name); {
+		switch err := redact.CheckAnnotation(name); {
 		case len(validation.IsQualifiedName(strings.ToLower(name))) > 0:
 			v.add(at, "%q is not the name of an annotation; write one such as example.com/team", name)
 		case err != nil:
@@ -135,7 +136,7 @@ func (v *validator) hashes(path string, s *Secrets) {
 	case h.KeyFile != "" && h.KeyEnv != "":
 		v.add(at, "has keyFile and keyEnv; keep one")
 	case h.KeyFile == "" && h.KeyEnv == "":
-		v.add(at, "has no key; give keyFile or keyEnv, with %d random bytes or more", encode.MinHashKey)
+		v.add(at, "has no key; give keyFile or keyEnv, with %d random bytes or more", redact.MinHashKey)
 	case h.KeyEnv != "" && !envPattern.MatchString(h.KeyEnv):
 		v.add(at+".keyEnv", "is not the name of an environment variable; write a name such as HASH_KEY, not the value")
 	}

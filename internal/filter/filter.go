@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -29,7 +30,7 @@ type Config struct {
 	Operations []source.Op
 	// IgnoreChanges names what makes no update worth publishing where nothing else is different, as encode.Digester has
 	// it; empty: every update is published.
-	IgnoreChanges []encode.Path
+	IgnoreChanges []jsonscan.Path
 	// DigestKey is as for [encode.NewDigester].
 	DigestKey []byte
 	// Expression is nil where there is none.

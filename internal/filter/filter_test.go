@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-func path(t testing.TB, s string) encode.Path {
+func path(t testing.TB, s string) jsonscan.Path {
 	t.Helper()
-	return must.Get(encode.ParsePath(s))(t)
+	return must.Get(jsonscan.ParsePath(s))(t)
 }
 
 func change(op source.Op, object string) *source.Change {
@@ -44,7 +44,7 @@ func TestFilter_lets_through_the_operations_that_are_asked_for(t *testing.T) {
 }
 
 func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(t *testing.T) {
-	f := New(Config{IgnoreChanges: []encode.Path{path(t, "status")}})
+	f := New(Config{IgnoreChanges: []jsonscan.Path{path(t, "status")}})
 	_, added, _ := f.Filter(change(source.Added, `{"metadata":{"resourceVersion":"1"},"spec":1}`), [16]byte{}, nil)
 	same := `{"metadata":{"resourceVersion":"2"},"spec":1,"status":{"x":1}}`
 	for _, c := range []struct {
@@ -69,7 +69,7 @@ func TestFilter_holds_back_an_update_in_which_only_what_is_ignored_is_different(
 
 // An addition that is not published is what an update is compared with.
 func TestFilter_digests_what_it_holds_back(t *testing.T) {
-	f := New(Config{Operations: []source.Op{source.Updated}, IgnoreChanges: []encode.Path{path(t, "status")}})
+	f := New(Config{Operations: []source.Op{source.Updated}, IgnoreChanges: []jsonscan.Path{path(t, "status")}})
 	reason, now, _ := f.Filter(change(source.Added, `{"spec":1}`), [16]byte{}, nil)
 	assert.Equal(t, Operation, reason)
 	assert.NotEqual(t, [16]byte{}, now)
@@ -78,7 +78,7 @@ func TestFilter_digests_what_it_holds_back(t *testing.T) {
 func TestFilter_digests_under_its_key(t *testing.T) {
 	var all [][16]byte
 	for _, key := range []string{"", "a", "b"} {
-		c := Config{IgnoreChanges: []encode.Path{path(t, "metadata.labels")}}
+		c := Config{IgnoreChanges: []jsonscan.Path{path(t, "metadata.labels")}}
 		if key != "" {
 			c.DigestKey = []byte(key)
 		}
@@ -102,7 +102,7 @@ func TestFilter_that_cannot_be_evaluated_publishes_or_drops(t *testing.T) {
 // What the expression has left out is nothing that the log has, and a change of what is ignored may be what it waits
 // for.
 func TestFilter_compares_no_update_with_what_the_expression_left_out(t *testing.T) {
-	f := New(Config{Expression: expression(t, `object.status.phase == "Running"`), IgnoreChanges: []encode.Path{path(t, "status")}})
+	f := New(Config{Expression: expression(t, `object.status.phase == "Running"`), IgnoreChanges: []jsonscan.Path{path(t, "status")}})
 	var before [16]byte
 	for _, c := range []struct {
 		op           source.Op

@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 )
 
 // meter bounds how many bytes one evaluation goes through. CEL's own cost does not: it takes a look into an object for
@@ -56,7 +56,7 @@ func (m *meter) valueOf(b []byte) ref.Val {
 			return errTooMuch
 		}
 		var all []ref.Val
-		for v := range encode.Elements(b) {
+		for v := range jsonscan.Elements(b) {
 			all = append(all, m.valueOf(v))
 		}
 		return types.NewRefValList(types.DefaultTypeAdapter, all)
@@ -107,7 +107,7 @@ func (o *object) whole() (traits.Mapper, bool) {
 	}
 	if o.all == nil {
 		all := map[ref.Val]ref.Val{}
-		for name, value := range encode.Members(o.json) {
+		for name, value := range jsonscan.Members(o.json) {
 			all[types.String(text(name))] = o.meter.valueOf(value)
 		}
 		o.all = types.NewRefValMap(types.DefaultTypeAdapter, all)
@@ -128,7 +128,7 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 		return errTooMuch, true
 	}
 	var last []byte
-	for n, value := range encode.Members(o.json) {
+	for n, value := range jsonscan.Members(o.json) {
 		same := string(n[1:len(n)-1]) == string(name)
 		if same || bytes.IndexByte(n, '\\') >= 0 && text(n) == string(name) {
 			last = value

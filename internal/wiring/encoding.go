@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
 
 // secretHashes returns how a pipeline shows that a Secret's value changed; nil if it does not. It reads the file of the
 // key.
-func secretHashes(c *config.Pipeline) (*encode.Hashes, error) {
+func secretHashes(c *config.Pipeline) (*redact.Hashes, error) {
 	key, err := c.Encoding.Secrets.HashKey()
 	if err != nil {
 		return nil, &exit.InputError{Err: fmt.Errorf("pipeline %s: %w", c.Name, err)}
@@ -21,14 +22,14 @@ func secretHashes(c *config.Pipeline) (*encode.Hashes, error) {
 	if key == (config.Secret{}) {
 		return nil, nil
 	}
-	return encode.NewHashes([]byte(key.Reveal())), nil
+	return redact.NewHashes([]byte(key.Reveal())), nil
 }
 
 // paths parses lists of paths.
-func paths(lists ...[]string) ([]encode.Path, error) {
-	var all []encode.Path
+func paths(lists ...[]string) ([]jsonscan.Path, error) {
+	var all []jsonscan.Path
 	for _, s := range slices.Concat(lists...) {
-		p, err := encode.ParsePath(s)
+		p, err := jsonscan.ParsePath(s)
 		if err != nil {
 			return nil, err
 		}

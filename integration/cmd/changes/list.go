@@ -18,10 +18,10 @@ func in(file string, all ...change) []change {
 	return all
 }
 
-// testedByBridge returns changes of packages whose tests are those of internal/bridge.
-func testedByBridge(all []change) []change {
+// testedBy returns changes of a package whose tests are those of another one: its home.
+func testedBy(home string, all []change) []change {
 	for i := range all {
-		all[i].home = "internal/bridge"
+		all[i].home = home
 	}
 	return all
 }
@@ -163,7 +163,7 @@ var ends = slices.Concat(
 		broken("versions that are no numbers are counted",
 			`s.saved.Counter++`, `s.saved.Counter = 1`, "TestStream_counts_versions_that_are_no_numbers"),
 	),
-	testedByBridge(in(epochsFile,
+	testedBy("internal/bridge", in(epochsFile,
 		broken("the counter of versions is never reset",
 			`saved.Epoch, saved.Since, saved.Owes = epoch, epoch, owes`,
 			`saved.Epoch, saved.Since, saved.Owes, saved.Counter = epoch, epoch, owes, 0`,
@@ -184,7 +184,7 @@ var epochs = slices.Concat(
 		broken("a new epoch is at least the time",
 			`, uint64(max(now.Unix(), 0)))`, `)`, "TestNextEpoch_is_greater_than_all_known"),
 	),
-	testedByBridge(in("internal/bridge/recovery/compete.go",
+	testedBy("internal/bridge", in("internal/bridge/recovery/compete.go",
 		broken("a pipeline that knows the log goes on behind another one", `|| r.has() ||`, `||`,
 			"TestRun_goes_on_behind_another_pipeline_where_it_knows_the_log"),
 		broken("a resource is handed over within a file",
@@ -232,7 +232,7 @@ var epochs = slices.Concat(
 		broken("what is read back is counted beside what was refused", ` || d.Reason == source.ReasonRecovered`, ``,
 			"TestRefused_changes_are_counted_with_what_is_read_back"),
 	),
-	testedByBridge(in("internal/bridge/recovery/recovery.go",
+	testedBy("internal/bridge", in("internal/bridge/recovery/recovery.go",
 		broken("what the log lacked of a refused object is not late", ` || r.refused(name, key)`, ``,
 			"TestReadBack_no_list_is_owed_for_an_object_that_was_refused"),
 		broken("the end of a state that is known is not late", ` || endsLast(st, &last):`, `:`,
@@ -321,7 +321,7 @@ var epochs = slices.Concat(
 			"\ts.saved.Refused = ledger.WithoutVersions(s.saved.Refused)\n", "",
 			"TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older"),
 	),
-	testedByBridge(in(epochsFile,
+	testedBy("internal/bridge", in(epochsFile,
 		broken("versions of refused objects of a stream that is not open end with their history",
 			"\tsaved.Refused = WithoutVersions(saved.Refused)\n", "",
 			"TestRefused_objects_of_a_stored_stream_have_no_versions_behind_a_restoration"),
@@ -361,7 +361,7 @@ var epochs = slices.Concat(
 		broken("the epochs that were given are known from the checkpoint",
 			"p.epochs.Observe(state.Log.Given)\n", "\n", "TestEpoch_is_greater_than_all_that_were_given"),
 	),
-	testedByBridge(in("internal/bridge/recovery/recovery.go",
+	testedBy("internal/bridge", in("internal/bridge/recovery/recovery.go",
 		broken("the highest epoch in the log is committed as given",
 			"r.Epochs.Observe(r.seen)\n\tobjects, epoch", "objects, epoch",
 			"TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one"),
@@ -740,7 +740,7 @@ var firstCase = slices.Concat(
 			`if owes.List != sequence.Repair {`, `if owes.List == sequence.Repair {`,
 			"TestRepair_publishes_everything_again_between_markers_of_its_own"),
 	),
-	testedByBridge(in("internal/bridge/recovery/recovery.go",
+	testedBy("internal/bridge", in("internal/bridge/recovery/recovery.go",
 		broken("the log is lost if it has not the id of the last acknowledged message",
 			`at.Changed = m != nil && m.ID != id`, `at.Changed = m == nil && m.ID != id`,
 			"TestRepair_a_log_with_something_else_in_the_place_has_lost"),
@@ -813,7 +813,7 @@ var secondCase = slices.Concat(
 			`order := sequence.Stream{Since: s.since.Load()}`, `order := sequence.Stream{Since: s.epoch}`,
 			"TestOlds_of_another_epoch_are_a_base_where_versions_compare/reselected"),
 	),
-	testedByBridge(in("internal/bridge/recovery/recovery.go",
+	testedBy("internal/bridge", in("internal/bridge/recovery/recovery.go",
 		broken("a lost checkpoint takes a new number",
 			`saved.Epoch, saved.Position, saved.Announced = epoch, "", ""`,
 			`_, saved.Position, saved.Announced = epoch, "", ""`,
@@ -848,7 +848,7 @@ var secondCase = slices.Concat(
 			`r.resyncNew && (len(r.unbegun) > 0 || `, `r.resyncNew && (len(r.unbegun) < 0 || `,
 			"TestRebuild_resyncs_a_stream_that_begins_later/of a name"),
 	),
-	testedByBridge(in("internal/bridge/recovery/recovery.go",
+	testedBy("internal/bridge", in("internal/bridge/recovery/recovery.go",
 		broken("what a lost log ends before it came back is ended again",
 			`case is && has.Deleted && !row.Deleted && `, `case false && `,
 			"TestSelection_ends_what_the_log_has_lost_behind_an_older_end"),
@@ -890,16 +890,16 @@ var secondCase = slices.Concat(
 			`name, ok = n.placed[placeOf(at)]`, `name, ok = "", false`,
 			"TestNames_finds_a_stream_by_any_version"),
 	),
-	testedByBridge(in("internal/bridge/recovery/names.go",
+	testedBy("internal/bridge", in("internal/bridge/recovery/names.go",
 		broken("a name of another resource is known",
 			`return r != own`, `return r == own`, "TestName_keeps_its_meaning_where_the_log_was_lost"),
 	)),
-	testedByBridge(in("internal/bridge/recovery/recovery.go",
+	testedBy("internal/bridge", in("internal/bridge/recovery/recovery.go",
 		broken("the markers of selected namespaces are found",
 			`namespaces = r.stored.namespaces[of.String()]`, `namespaces = nil`,
 			"TestRebuild_goes_on_from_the_marker_of_a_selected_namespace"),
 	)),
-	testedByBridge(in("internal/bridge/recovery/recall.go",
+	testedBy("internal/bridge", in("internal/bridge/recovery/recall.go",
 		broken("a lost checkpoint knows the streams of the objects that are alive in the log",
 			`if _, known := r.stored.find(at); known {`, `if _, known := r.stored.find(at); !known {`,
 			"TestRemember_goes_on_from_what_the_log_has"),
@@ -1140,7 +1140,7 @@ var bounded = slices.Concat(
 
 // secret is P8: no value of a Secret is sent.
 var secret = slices.Concat(
-	in("encode/secret.go",
+	testedBy("encode", in("encode/redact/secret.go",
 		broken("values of data are masked", `return r.mask(name == "data")`, `return r.pass()`,
 			"TestSecret_values_are_masked_and_nothing_else"),
 		broken("an annotation that copies the object is not sent", `	case copiesObject(name):
@@ -1157,7 +1157,7 @@ var secret = slices.Concat(
 	if err != nil {`, `		return r.pass()
 	})
 	if err != nil {`, "TestSecret_of_any_form_keeps_its_values"),
-	),
+	)),
 )
 
 // Alone: a pipeline that has to end ends alone.

@@ -129,10 +129,10 @@ func Bridges() map[string]Bridge {
 		},
 		"a body with a missing member": {
 			Changes: []edit.Change{{
-				File: "encode/scan.go", Old: `		case o.is("creationTimestamp"):`,
-				New: `		case o.is("labels"):
-			o.drop(skip(b, o.value), &w.cuts)
-		case o.is("creationTimestamp"):`,
+				File: "encode/scan.go", Old: `		case o.Is("creationTimestamp"):`,
+				New: `		case o.Is("labels"):
+			o.Drop(jsonscan.Skip(b, o.Value), &w.edits.Cuts)
+		case o.Is("creationTimestamp"):`,
 			}},
 			Faults: []string{killed},
 			Kind:   "P4", What: "its content is not that of the state",

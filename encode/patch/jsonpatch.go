@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package encode
+package patch
 
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 )
 
-// appendJSONPatch appends to dst the JSON patch (RFC 6902) that makes the object a the object b: operations add, remove
+// AppendJSON appends to dst the JSON patch (RFC 6902) that makes the object a the object b: operations add, remove
 // and replace, in the order in which they have to be applied. A value is replaced as a whole where that is shorter than
 // what changes in it, and where names repeat in it. Lists are compared by place, but for what both begin and end with.
 // It returns false, and dst, where the patch is no shorter than b.
-func appendJSONPatch(dst, a, b []byte) (patch []byte, ok bool) {
+func AppendJSON(dst, a, b []byte) (patch []byte, ok bool) {
 	var room [96]field
 	d := newDiffer(dst, a, b, room[:])
 	d.out = append(d.out, '[')
@@ -37,7 +39,7 @@ func (d *differ) operation(op string, value []byte) {
 
 // objects writes what makes the object at a the one at b. It returns false where they cannot be compared, or out
 // becomes longer than limit.
-func (d *differ) objects(a, b span, limit int) bool {
+func (d *differ) objects(a, b jsonscan.Span, limit int) bool {
 	frame, mid, ok := d.enter(a, b)
 	defer d.leave(frame)
 	path := len(d.path)
@@ -50,7 +52,7 @@ func (d *differ) objects(a, b span, limit int) bool {
 		}
 		d.member(d.b, &f)
 		if at < 0 {
-			d.operation("add", d.b[f.value.from:f.value.to])
+			d.operation("add", d.b[f.value.From:f.value.To])
 		} else {
 			d.values(d.stack[at].value, f.value)
 		}
@@ -67,12 +69,12 @@ func (d *differ) objects(a, b span, limit int) bool {
 }
 
 // values writes what makes the value at a the one at b, which is spelt differently.
-func (d *differ) values(a, b span) {
-	value, out, ok := d.b[b.from:b.to], len(d.out), false
+func (d *differ) values(a, b jsonscan.Span) {
+	value, out, ok := d.b[b.From:b.To], len(d.out), false
 	limit := out + len(`,{"op":"replace","path":"","value":}`) + len(d.path) + len(value)
 	path := len(d.path)
 	switch opens := value[0]; {
-	case opens != d.a[a.from]:
+	case opens != d.a[a.From]:
 	case opens == '{':
 		ok = d.objects(a, b, limit)
 	case opens == '[':
@@ -85,7 +87,7 @@ func (d *differ) values(a, b span) {
 }
 
 // lists is objects for the lists at a and b.
-func (d *differ) lists(a, b span, limit int) bool {
+func (d *differ) lists(a, b jsonscan.Span, limit int) bool {
 	frame, mid, ok := d.enter(a, b)
 	defer d.leave(frame)
 	if !ok {
@@ -110,7 +112,7 @@ func (d *differ) lists(a, b span, limit int) bool {
 	for i := both; i < after-last && len(d.out) <= limit; i++ {
 		v := d.stack[mid+i].value
 		d.element(i)
-		d.operation("add", d.b[v.from:v.to])
+		d.operation("add", d.b[v.From:v.To])
 		d.path = d.path[:path]
 	}
 	return len(d.out) <= limit
@@ -145,6 +147,6 @@ func (d *differ) member(text []byte, f *field) {
 	}
 	name = bytes.ReplaceAll(name, []byte("~"), []byte("~0"))
 	name = bytes.ReplaceAll(name, []byte("/"), []byte("~1"))
-	quoted := appendQuoted(nil, string(name))
+	quoted := jsonscan.AppendQuoted(nil, string(name))
 	d.path = append(d.path, quoted[1:len(quoted)-1]...)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package encode
+package jsonscan
 
 import (
 	"strings"
@@ -75,24 +75,6 @@ func TestPath_is_the_same_however_it_is_written(t *testing.T) {
 		assert.True(t, p.Key() == q.Key() && p.String() == a, "%s is not %s", p, q)
 	}
 	assert.NotEqual(t, path(t, "a[*]").Key(), path(t, `a["*"]`).Key(), "every element is one whose name is *")
-}
-
-func TestCheckRedact_refuses_what_attributes_are_made_of(t *testing.T) {
-	for s, covers := range map[string]string{
-		"metadata": "metadata.name", "[*]": "apiVersion", "metadata[*]": "metadata.name", "metadata.name": "metadata.name", "kind": "kind",
-		"kind[*]": "kind", "metadata.managedFields[*].manager": "metadata.managedFields",
-	} {
-		err := CheckRedact(path(t, s))
-		assert.True(t, err != nil && strings.Contains(err.Error(), "attributes of every event are made of "+covers+";"),
-			"%s: got %v, want one about %s", s, err, covers)
-	}
-	for _, s := range []string{"[*].uid", "[*].containers"} {
-		err := CheckRedact(path(t, s))
-		assert.True(t, err != nil && strings.Contains(err.Error(), "begin with a name"), "%s: %v", s, err)
-	}
-	for _, s := range []string{"spec", "metadata.annotations", "metadata.labels[*]", "metadata.generateName", "data[*]", "spec.name"} {
-		assert.NoError(t, CheckRedact(path(t, s)), s)
-	}
 }
 
 func TestBeyond_says_how_to_name_a_text_in_a_map_of_texts(t *testing.T) {

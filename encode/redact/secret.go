@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package encode
+package redact
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 )
 
 // replaced is what stands for a text that was replaced, and mask is the base64 of it, so that typed clients still
@@ -20,24 +22,34 @@ const (
 	mask     = `"W3JlZGFjdGVkXQ=="`
 )
 
-// hasMask reports whether JSON may have the mask of a Secret's value, be there a hash in it or not.
-func hasMask(b []byte) bool {
+// HasMask reports whether JSON may have the mask of a Secret's value, be there a hash in it or not.
+func HasMask(b []byte) bool {
 	return bytes.Contains(b, []byte(`"W3JlZGFjdGVk`)) || bytes.Contains(b, []byte(`"[redacted`))
 }
 
 var errTrailing = errors.New("something follows the object")
 
-// valid reports whether b is one JSON value and no object in it repeats a name.
-func valid(b []byte) bool { return jsontext.Value(b).IsValid() }
+// Valid reports whether b is one JSON value and no object in it repeats a name.
+func Valid(b []byte) bool { return jsontext.Value(b).IsValid() }
 
-// redacted returns a Secret with what is known to be harmless: the names it knows, with the values of data, stringData
-// and annotations masked, if there are any. Everything is decoded, and the first doubt is an error.
-func (e *Encoder) redacted(body []byte, hash hasher) (data []byte, masked bool, err error) {
+// Secret says how Secrets are redacted.
+type Secret struct {
+	// Hashes is nil if masks have no hashes.
+	Hashes *Hashes
+	// KeepManaged keeps managedFields, and Shown are the annotations whose values are not replaced.
+	KeepManaged bool
+	Shown       []string
+	// MetadataOnly leaves out all but the metadata.
+	MetadataOnly bool
+}
+
+// Apply returns a Secret with what is known to be harmless: the names that Apply knows, with the values of data,
+// stringData and annotations masked, if there are any. Everything is decoded, and the first doubt is an error.
+func (s *Secret) Apply(body []byte, namespace, name string) (data []byte, masked bool, err error) {
 	r := redactor{
-		dec: jsontext.NewDecoder(bytes.NewBuffer(body)), hash: hash,
-		keepManaged: e.keepManaged, shown: e.cfg.SecretAnnotations,
+		dec: jsontext.NewDecoder(bytes.NewBuffer(body)), hash: hasher{s.Hashes, namespace, name},
+		keepManaged: s.KeepManaged, shown: s.Shown,
 	}
-	metadataOnly := e.cfg.Payload == Metadata
 	err = r.object(func(name string) error {
 		switch name {
 		case "apiVersion", "kind":
@@ -45,11 +57,11 @@ func (e *Encoder) redacted(body []byte, hash hasher) (data []byte, masked bool, 
 		case "metadata":
 			return r.object(r.metadata)
 		case "type", "immutable":
-			if !metadataOnly {
+			if !s.MetadataOnly {
 				return r.pass()
 			}
 		case "data", "stringData":
-			if !metadataOnly {
+			if !s.MetadataOnly {
 				return r.mask(name == "data")
 			}
 		}
@@ -80,7 +92,7 @@ type redactor struct {
 // too.
 func (r *redactor) object(member func(name string) error) error {
 	if t, err := r.dec.ReadToken(); err != nil || t.Kind() != '{' {
-		return errors.Join(errNotObject, err)
+		return errors.Join(jsonscan.ErrNotObject, err)
 	}
 	r.out = append(r.out, '{')
 	for r.dec.PeekKind() == '"' {
@@ -93,7 +105,7 @@ func (r *redactor) object(member func(name string) error) error {
 			return err
 		}
 		name := t.String()
-		r.out = append(appendQuoted(r.out, name), ':')
+		r.out = append(jsonscan.AppendQuoted(r.out, name), ':')
 		named := len(r.out)
 		if err := member(name); err != nil {
 			return err
@@ -136,24 +148,22 @@ func (r *redactor) annotation(name string) error {
 	return err
 }
 
-// CheckSecretAnnotation returns an error if an annotation of this name is never sent, whatever
-// [Config.SecretAnnotations] says.
-func CheckSecretAnnotation(name string) error {
+// CheckAnnotation returns an error if an annotation of this name is never sent, whatever [Secret.Shown] says.
+func CheckAnnotation(name string) error {
 	if copiesObject(name) {
 		return fmt.Errorf("%q holds a copy of the Secret and is never published; remove it", name)
 	}
 	return nil
 }
 
-// copiesObject is copiesObject for the member's name.
-func (o *members) copiesObject() bool {
-	v := o.b[o.name.from:o.name.to]
+// CopiesObject reports whether the annotation holds its whole object as a tool applied it, be it compressed: kubectl's,
+// kapp's, Rancher's, and those of operators that follow kubectl.
+func CopiesObject(annotation *jsonscan.Object) bool {
+	v := annotation.Quoted()
 	may := bytes.Contains(v, []byte("applied")) || bytes.Contains(v, []byte("original")) || bytes.IndexByte(v, '\\') >= 0
-	return may && copiesObject(o.text())
+	return may && copiesObject(annotation.Text())
 }
 
-// copiesObject reports whether an annotation of this name holds its whole object as a tool applied it, be it
-// compressed: kubectl's, kapp's, Rancher's, and those of operators that follow kubectl.
 func copiesObject(name string) bool {
 	return name == "kapp.k14s.io/original" || name == "objectset.rio.cattle.io/applied" ||
 		strings.HasSuffix(name, "/last-applied-configuration") || strings.HasSuffix(name, "/last-applied")

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package encode
+package patch
 
 import (
 	"bytes"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 )
 
 // differ compares two JSON objects, a and b, and writes what leads from one to the other. Neither is decoded: what is
@@ -27,7 +29,7 @@ type differ struct {
 // field is a member of an object, or an element of a list, which has no name.
 type field struct {
 	// name has its quotes. Escaped: some character in it is.
-	name, value span
+	name, value jsonscan.Span
 	escaped     bool
 	// met says that the other side has it too.
 	met bool
@@ -38,16 +40,18 @@ func newDiffer(dst, a, b []byte, stack []field) differ {
 	return differ{a: a, b: b, out: dst, start: len(dst), most: len(b), stack: stack[:0]}
 }
 
-func (d *differ) same(a, b span) bool { return bytes.Equal(d.a[a.from:a.to], d.b[b.from:b.to]) }
+func (d *differ) same(a, b jsonscan.Span) bool {
+	return bytes.Equal(d.a[a.From:a.To], d.b[b.From:b.To])
+}
 
 // room reports whether what is written is still shorter than b.
 func (d *differ) room() bool { return len(d.out)-d.start < d.most }
 
 // enter opens the objects at a and b, or the lists, and returns where on the stack their fields are: a's from there,
 // b's from mid. It is not ok where they cannot be compared. Leave must follow.
-func (d *differ) enter(a, b span) (frame, mid int, ok bool) {
+func (d *differ) enter(a, b jsonscan.Span) (frame, mid int, ok bool) {
 	frame = len(d.stack)
-	if d.depth++; d.depth > maxDepth {
+	if d.depth++; d.depth > jsonscan.MaxDepth {
 		return frame, frame, false
 	}
 	ok = d.fields(d.a, a)
@@ -55,8 +59,8 @@ func (d *differ) enter(a, b span) (frame, mid int, ok bool) {
 	return frame, mid, ok && d.fields(d.b, b)
 }
 
-func (d *differ) fields(text []byte, at span) bool {
-	if text[at.from] == '[' {
+func (d *differ) fields(text []byte, at jsonscan.Span) bool {
+	if text[at.From] == '[' {
 		return d.elements(text, at)
 	}
 	return d.members(text, at)
@@ -69,36 +73,36 @@ func (d *differ) leave(frame int) {
 
 // members pushes the members of the object at a place. It returns false where they cannot be told apart: where a name
 // repeats, or is not text.
-func (d *differ) members(text []byte, at span) bool {
+func (d *differ) members(text []byte, at jsonscan.Span) bool {
 	frame := len(d.stack)
-	o := members{b: text, pos: at.from + 1}
-	for o.next() {
-		end := skip(text, o.value)
-		if o.keep(end); o.bad {
+	o := jsonscan.Open(text, at.From)
+	for o.Next() {
+		end := jsonscan.Skip(text, o.Value)
+		if o.Keep(end); end < 0 {
 			return false
 		}
-		f := field{name: span{o.name.from - 1, o.name.to + 1}, value: span{o.value, end}}
-		if f.escaped = bytes.IndexByte(text[o.name.from:o.name.to], '\\') >= 0; f.escaped || !ascii(text[o.name.from:o.name.to]) {
+		f := field{name: jsonscan.Span{From: o.Name.From - 1, To: o.Name.To + 1}, value: jsonscan.Span{From: o.Value, To: end}}
+		if f.escaped = bytes.IndexByte(text[o.Name.From:o.Name.To], '\\') >= 0; f.escaped || !ascii(text[o.Name.From:o.Name.To]) {
 			if _, ok := nameOf(text, &f); !ok {
 				return false
 			}
 		}
 		d.stack = append(d.stack, f)
 	}
-	return !o.bad && unique(text, d.stack[frame:])
+	return o.End() >= 0 && unique(text, d.stack[frame:])
 }
 
 // elements is members for lists.
-func (d *differ) elements(text []byte, at span) bool {
-	i := space(text, at.from+1)
+func (d *differ) elements(text []byte, at jsonscan.Span) bool {
+	i := jsonscan.Space(text, at.From+1)
 	for i < len(text) && text[i] != ']' {
-		end := skip(text, i)
+		end := jsonscan.Skip(text, i)
 		if end < 0 {
 			return false
 		}
-		d.stack = append(d.stack, field{value: span{i, end}})
-		if i = space(text, end); i < len(text) && text[i] == ',' {
-			i = space(text, i+1)
+		d.stack = append(d.stack, field{value: jsonscan.Span{From: i, To: end}})
+		if i = jsonscan.Space(text, end); i < len(text) && text[i] == ',' {
+			i = jsonscan.Space(text, i+1)
 		}
 	}
 	return i < len(text)
@@ -115,7 +119,7 @@ func ascii(b []byte) bool {
 
 // nameOf returns the name that a member has, whose characters may be escaped; false where it is not text.
 func nameOf(text []byte, f *field) ([]byte, bool) {
-	quoted := text[f.name.from:f.name.to]
+	quoted := text[f.name.From:f.name.To]
 	if !f.escaped {
 		return quoted[1 : len(quoted)-1], utf8.Valid(quoted)
 	}
@@ -148,7 +152,7 @@ func unique(text []byte, fields []field) bool {
 
 func sameName(ta []byte, a *field, tb []byte, b *field) bool {
 	if !a.escaped && !b.escaped {
-		return bytes.Equal(ta[a.name.from:a.name.to], tb[b.name.from:b.name.to])
+		return bytes.Equal(ta[a.name.From:a.name.To], tb[b.name.From:b.name.To])
 	}
 	x, _ := nameOf(ta, a)
 	y, _ := nameOf(tb, b)
@@ -202,7 +206,7 @@ func (p *pairing) meet(i int) int {
 }
 
 // opening returns the places of two objects; false where one is none.
-func opening(a, b []byte) (x, y span, ok bool) {
-	x, y = span{space(a, 0), len(a)}, span{space(b, 0), len(b)}
-	return x, y, x.from < len(a) && y.from < len(b) && a[x.from] == '{' && b[y.from] == '{'
+func opening(a, b []byte) (x, y jsonscan.Span, ok bool) {
+	x, y = jsonscan.Span{From: jsonscan.Space(a, 0), To: len(a)}, jsonscan.Span{From: jsonscan.Space(b, 0), To: len(b)}
+	return x, y, x.From < len(a) && y.From < len(b) && a[x.From] == '{' && b[y.From] == '{'
 }

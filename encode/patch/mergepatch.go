@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package encode
+package patch
 
-import "bytes"
+import (
+	"bytes"
 
-// appendMergePatch appends to dst the JSON merge patch (RFC 7386) that makes the object a the object b. It returns
+	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+)
+
+// AppendMerge appends to dst the JSON merge patch (RFC 7386) that makes the object a the object b. It returns
 // false, and dst, where there is none, as b has a new null, which a patch takes for a removal; where it is no shorter
 // than b; and where names repeat.
-func appendMergePatch(dst, a, b []byte) (patch []byte, ok bool) {
+func AppendMerge(dst, a, b []byte) (patch []byte, ok bool) {
 	var room [96]field
 	d := newDiffer(dst, a, b, room[:])
 	x, y, ok := opening(a, b)
@@ -18,7 +22,7 @@ func appendMergePatch(dst, a, b []byte) (patch []byte, ok bool) {
 }
 
 // mergeObjects writes the patch of the objects at a and b.
-func (d *differ) mergeObjects(a, b span) bool {
+func (d *differ) mergeObjects(a, b jsonscan.Span) bool {
 	frame, mid, ok := d.enter(a, b)
 	defer d.leave(frame)
 	d.out = append(d.out, '{')
@@ -42,12 +46,12 @@ func (d *differ) name(text []byte, f *field) {
 	if d.out[len(d.out)-1] != '{' {
 		d.out = append(d.out, ',')
 	}
-	d.out = append(append(d.out, text[f.name.from:f.name.to]...), ':')
+	d.out = append(append(d.out, text[f.name.From:f.name.To]...), ':')
 }
 
 // mergeMember writes what becomes of a member of b, which is at a place of the stack in a, or -1.
 func (d *differ) mergeMember(at int, f *field) bool {
-	value := d.b[f.value.from:f.value.to]
+	value := d.b[f.value.From:f.value.To]
 	if at < 0 {
 		return d.mergeNew(f, value)
 	}
@@ -55,7 +59,7 @@ func (d *differ) mergeMember(at int, f *field) bool {
 	switch {
 	case d.same(before, f.value):
 		return true
-	case d.a[before.from] != '{' || value[0] != '{':
+	case d.a[before.From] != '{' || value[0] != '{':
 		return d.mergeNew(f, value)
 	}
 	outer := len(d.out)
@@ -71,7 +75,7 @@ func (d *differ) mergeMember(at int, f *field) bool {
 }
 
 func (d *differ) mergeNew(f *field, value []byte) bool {
-	if nulls(value, maxDepth) {
+	if nulls(value, jsonscan.MaxDepth) {
 		return false
 	}
 	d.name(d.b, f)
@@ -88,7 +92,7 @@ func nulls(value []byte, depth int) bool {
 	case value[0] != '{' || !bytes.Contains(value, []byte("null")):
 		return false
 	}
-	for _, v := range Members(value) {
+	for _, v := range jsonscan.Members(value) {
 		if nulls(v, depth-1) {
 			return true
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package encode
+package redact
 
 import (
 	"crypto/hmac"
@@ -28,6 +28,13 @@ func NewHashes(key []byte) *Hashes {
 		panic(fmt.Sprintf("BUG: a key of %d bytes", len(key)))
 	}
 	return &Hashes{slices.Clone(key)}
+}
+
+// Derive returns the HMAC-SHA256 of a text with the key, which tells nothing of the key.
+func (h *Hashes) Derive(text string) []byte {
+	sum := hmac.New(sha256.New, h.key)
+	_, _ = io.WriteString(sum, text)
+	return sum.Sum(nil)
 }
 
 // Format implements fmt.Formatter for every verb.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package encode
+package jsonscan
 
 import (
 	"fmt"
@@ -15,13 +15,13 @@ import (
 // spec.containers[*].image. What is not there is not named. The zero Path is none.
 type Path struct {
 	text  string
-	steps []step
+	steps []Step
 }
 
-// step is a name, or every member or element.
-type step struct {
-	name  string
-	every bool
+// Step is a name, or every member or element.
+type Step struct {
+	Name  string
+	Every bool
 }
 
 // maxSteps is how deep a path goes at most.
@@ -61,6 +61,15 @@ func ParsePath(s string) (Path, error) {
 	return p, nil
 }
 
+// MustParsePath is ParsePath of what is known to be a path; it panics where it is none.
+func MustParsePath(s string) Path {
+	p, err := ParsePath(s)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return p
+}
+
 // notOfObject returns that with which a path begins that is not meant from the object on.
 func notOfObject(s string) string {
 	if strings.HasPrefix(s, "$") {
@@ -88,7 +97,7 @@ func (p *Path) plain(s string) (rest, wrong string) {
 	case strings.Trim(s[:n], "0123456789") == "":
 		return "", fmt.Sprintf("%s is no place in a list: write [*] for all elements, or [\"%[1]s\"] for a member of that name,", s[:n])
 	}
-	p.steps = append(p.steps, step{name: s[:n]})
+	p.steps = append(p.steps, Step{Name: s[:n]})
 	return s[n:], ""
 }
 
@@ -99,7 +108,7 @@ func nameByte(c byte) bool {
 // bracket reads ["a name"], ['a name'] or [*].
 func (p *Path) bracket(s string) (rest, wrong string) {
 	if rest, every := strings.CutPrefix(s, "[*]"); every {
-		p.steps = append(p.steps, step{every: true})
+		p.steps = append(p.steps, Step{Every: true})
 		return rest, ""
 	}
 	if len(s) < 2 || s[1] != '"' && s[1] != '\'' {
@@ -112,23 +121,26 @@ func (p *Path) bracket(s string) (rest, wrong string) {
 	case name == "":
 		return "", "a name is empty"
 	}
-	p.steps = append(p.steps, step{name: name})
+	p.steps = append(p.steps, Step{Name: name})
 	return rest, ""
 }
 
 // String returns the path as it was given.
 func (p Path) String() string { return p.text }
 
+// Steps returns the steps from the object on.
+func (p Path) Steps() []Step { return p.steps }
+
 // Key returns a text that two paths have in common if, and only if, they name the same in every object, whatever their
 // notation.
 func (p Path) Key() string {
 	var key strings.Builder
 	for _, s := range p.steps {
-		if s.every {
+		if s.Every {
 			key.WriteByte('*')
 			continue
 		}
-		key.WriteString(strconv.Quote(s.name))
+		key.WriteString(strconv.Quote(s.Name))
 	}
 	return key.String()
 }
@@ -141,7 +153,7 @@ func (p Path) First() string {
 	if p.IsZero() {
 		return ""
 	}
-	return p.steps[0].name
+	return p.steps[0].Name
 }
 
 // Within reports whether what q names is within what p names, or the same, in every object that has both.
@@ -150,7 +162,7 @@ func (p Path) Within(q Path) bool {
 		return false
 	}
 	for i, s := range q.steps {
-		if !s.every && s != p.steps[i] {
+		if !s.Every && s != p.steps[i] {
 			return false
 		}
 	}
@@ -163,9 +175,9 @@ func (p Path) Within(q Path) bool {
 func (p Path) Beyond(configMap bool) (instead string) {
 	n := 0
 	switch {
-	case len(p.steps) > 2 && p.steps[0].name == "metadata" && (p.steps[1].name == "annotations" || p.steps[1].name == "labels"):
+	case len(p.steps) > 2 && p.steps[0].Name == "metadata" && (p.steps[1].Name == "annotations" || p.steps[1].Name == "labels"):
 		n = 2
-	case len(p.steps) > 1 && configMap && (p.steps[0].name == "data" || p.steps[0].name == "binaryData" || p.steps[0].name == "stringData"):
+	case len(p.steps) > 1 && configMap && (p.steps[0].Name == "data" || p.steps[0].Name == "binaryData" || p.steps[0].Name == "stringData"):
 		n = 1
 	}
 	if n == 0 || len(p.steps) == n+1 {
@@ -173,42 +185,10 @@ func (p Path) Beyond(configMap bool) (instead string) {
 	}
 	var names []string
 	for i, s := range p.steps {
-		if i >= n && s.every {
+		if i >= n && s.Every {
 			return strings.Join(names[:n], ".") + "[*]"
 		}
-		names = append(names, s.name)
+		names = append(names, s.Name)
 	}
 	return fmt.Sprintf("%s[%q]", strings.Join(names[:n], "."), strings.Join(names[n:], "."))
-}
-
-// identity are the values that are in the attributes, the key or the subject of events, and cannot be taken from the
-// data alone.
-func identity() []Path {
-	all := []string{"apiVersion", "kind"}
-	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"} {
-		all = append(all, "metadata."+name)
-	}
-	paths := make([]Path, len(all))
-	for i, s := range all {
-		p, err := ParsePath(s)
-		if err != nil {
-			panic("BUG: " + err.Error())
-		}
-		paths[i] = p
-	}
-	return paths
-}
-
-// CheckRedact returns an error if what p names cannot be redacted, because attributes of events are made of it or it is
-// not said in which part of the object it is.
-func CheckRedact(p Path) error {
-	if len(p.steps) > 1 && p.steps[0].every {
-		return fmt.Errorf("path %q: it begins with [*], which is all of the object; begin with a name, as in spec or data", p)
-	}
-	for _, q := range identity() {
-		if q.Within(p) || p.Within(q) {
-			return fmt.Errorf("path %q: attributes of every event are made of %s; name something else of metadata, or of the rest of the object", p, q)
-		}
-	}
-	return nil
 }
