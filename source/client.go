@@ -210,7 +210,7 @@ func (c *Client) listPage(ctx context.Context, s Stream, page pageQuery) (io.Rea
 	if page.identities {
 		accept = acceptIdentities
 	}
-	return c.get(ctx, c.url(s, q), accept, s.groupResource())
+	return c.get(ctx, c.url(s, q), accept, s.GroupResource())
 }
 
 // watch opens a watch for everything after version.
@@ -220,7 +220,7 @@ func (c *Client) watch(ctx context.Context, s Stream, version string, timeout ti
 	q.Set("allowWatchBookmarks", "true")
 	q.Set("resourceVersion", version)
 	q.Set("timeoutSeconds", strconv.Itoa(int(timeout.Seconds())))
-	return c.get(ctx, c.url(s, q), acceptObjects, s.groupResource())
+	return c.get(ctx, c.url(s, q), acceptObjects, s.GroupResource())
 }
 
 func (c *Client) url(s Stream, q url.Values) url.URL {
@@ -235,6 +235,14 @@ func (c *Client) url(s Stream, q url.Values) url.URL {
 	u.Path = joinPath(u.Path, path+"/"+s.Resource.Resource)
 	u.RawQuery = q.Encode()
 	return u
+}
+
+// Get answers a GET of a path that begins with a slash. Accept is the media type that is asked for, and what an error is
+// about. The error is the API server's own where it sent one. The caller closes the answer.
+func (c *Client) Get(ctx context.Context, path, accept string, what schema.GroupResource) (io.ReadCloser, error) {
+	u := c.base
+	u.Path = joinPath(u.Path, path)
+	return c.get(ctx, u, accept, what)
 }
 
 func (c *Client) get(ctx context.Context, u url.URL, accept string, what schema.GroupResource) (io.ReadCloser, error) {
@@ -275,7 +283,8 @@ func refused(resp *http.Response, what schema.GroupResource) error {
 	return apierrors.NewGenericServerResponse(resp.StatusCode, http.MethodGet, what, "", string(body), after, true)
 }
 
-func (r Resource) groupResource() schema.GroupResource {
+// GroupResource returns group and resource without the version.
+func (r Resource) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.Group, Resource: r.Resource}
 }
 

@@ -19,7 +19,7 @@ const readTimeout = 30 * time.Second
 // is false where the stream did not have it then: it did not exist, or the selectors did not match.
 func (c *Client) readExact(ctx context.Context, s Stream, key Ident, q pageQuery, item func(Ident, []byte)) (found bool, err error) {
 	if !q.placed {
-		p, err := c.places.take(ctx, s.groupResource(), true)
+		p, err := c.places.take(ctx, s.GroupResource(), true)
 		if err != nil {
 			return false, fmt.Errorf("read %s: %w", s.Name(), err)
 		}

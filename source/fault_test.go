@@ -150,7 +150,7 @@ func TestBackoff_does_not_wait_for_ever_because_it_is_asked_to(t *testing.T) {
 		var b backoff
 		err := refused(&http.Response{
 			StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"99999999999"}}, Body: http.NoBody,
-		}, configMaps.groupResource())
+		}, configMaps.GroupResource())
 		require.NoError(t, b.wait(t.Context(), err))
 		assert.Equal(t, longestAsked, time.Since(begin), "waited")
 	})

@@ -138,7 +138,7 @@ func (c *Client) readPage(ctx context.Context, s Stream, q pageQuery, item func(
 	if q.placed {
 		return c.readPlaced(ctx, s, q, item)
 	}
-	p, err := c.places.take(ctx, s.groupResource(), false)
+	p, err := c.places.take(ctx, s.GroupResource(), false)
 	if err != nil {
 		return listMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
 	}

@@ -62,7 +62,7 @@ func (e *RewoundError) Error() string {
 
 // place waits for that of a check, which has it for all its reads.
 func (w *wire) place(ctx context.Context) (*place, error) {
-	return w.client.places.take(ctx, w.stream.groupResource(), true)
+	return w.client.places.take(ctx, w.stream.GroupResource(), true)
 }
 
 // checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is

@@ -28,7 +28,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // command runs the bridge's program to its end.
@@ -207,7 +207,7 @@ func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
 func TestRBAC_knows_the_resources_that_an_API_server_has_by_itself(t *testing.T) {
 	t.Parallel()
 	api := controlplane.ForTest(t, controlplane.Config{})
-	discovery := must.Get(source.NewDiscovery(rest.CopyConfig(api.RESTConfig())))(t)
+	discovery := must.Get(catalog.NewDiscovery(rest.CopyConfig(api.RESTConfig())))(t)
 	n := 0
 	for group, plurals := range builtin.Every() {
 		for _, plural := range plurals {

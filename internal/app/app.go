@@ -26,6 +26,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // process is what one run consists of, besides its pipelines.
@@ -43,9 +44,9 @@ type process struct {
 	level     *slog.LevelVar
 	api       *rest.Config
 	client    *source.Client
-	catalog   *source.Catalog
+	catalog   *catalog.Catalog
 	// namespaces run from when something selects by them: then selects has closed selecting.
-	namespaces *source.Namespaces
+	namespaces *catalog.Namespaces
 	selecting  chan struct{}
 	selects    func()
 	registry   *prometheus.Registry
@@ -180,10 +181,10 @@ func (p *process) reach() error {
 		return err
 	}
 	p.api = p.client.Config()
-	if p.namespaces, err = source.NewNamespaces(p.api); err != nil {
+	if p.namespaces, err = catalog.NewNamespaces(p.api); err != nil {
 		return err
 	}
-	p.catalog, err = source.NewCatalog(p.api, p.client, source.CatalogConfig{Log: p.log})
+	p.catalog, err = catalog.New(p.api, p.client, catalog.Config{Log: p.log})
 	return err
 }
 

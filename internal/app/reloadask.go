@@ -11,7 +11,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/preflight"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // unreadable returns what the API server shows to be wrong with a configuration, as far as it answers in time, without
@@ -20,7 +20,7 @@ import (
 func (p *process) unreadable(ctx context.Context, cfg *config.Config) (wrong config.Problems, err error) {
 	asking, cancel := context.WithTimeout(ctx, wiring.AskFor)
 	defer cancel()
-	d, err := source.NewDiscovery(until(asking, p.api))
+	d, err := catalog.NewDiscovery(until(asking, p.api))
 	if err != nil {
 		return nil, err
 	}

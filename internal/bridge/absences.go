@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // absences are what is known of stored resources that are not served.
@@ -24,7 +25,7 @@ type absences struct {
 }
 
 // among returns the resources that are gone. What is served exists again.
-func (a *absences) among(served *source.Offers) (all []schema.GroupResource) {
+func (a *absences) among(served *catalog.Offers) (all []schema.GroupResource) {
 	for r := range a.gone {
 		if served.Get(r.Group, r.Resource) != nil {
 			delete(a.gone, r)

@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // apiServer serves lists and watches of ConfigMaps to which a test adds objects, one a version.
@@ -160,7 +161,7 @@ func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Stor
 	t.Helper()
 	at := &rest.Config{Host: api.URL}
 	client := must.Get(source.NewClient(at))(t)
-	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
+	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
 	registry := prometheus.NewRegistry()
 	c := Config{
 		Name: "test", Sink: func(func() uint64) (sink.Sink, error) { return to, nil }, Store: store, Buffer: 1 << 20,
@@ -210,12 +211,12 @@ func (b *bridge) only(t testing.TB) *stream {
 }
 
 // catalogOf returns a catalog that has looked once.
-func catalogOf(t *testing.T, api *apiServer) *source.Catalog {
+func catalogOf(t *testing.T, api *apiServer) *catalog.Catalog {
 	t.Helper()
 	at := &rest.Config{Host: api.URL}
 	client := must.Get(source.NewClient(at))(t)
 	t.Cleanup(client.CloseIdleConnections)
-	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
+	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
 	must.Get(catalog.Look(t.Context()))(t)
 	return catalog
 }

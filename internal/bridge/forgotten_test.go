@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // endedStream publishes two objects in a namespace, and ends the stream as one whose resource is gone. It returns how
@@ -103,14 +104,14 @@ func TestRepair_brings_back_by_a_short_name_what_is_served(t *testing.T) {
 	for _, c := range []struct {
 		spec     StreamSpec
 		resource source.Resource
-		offers   *source.Offers
+		offers   *catalog.Offers
 		want     bool
 	}{
 		{StreamSpec{Resource: "cm"}, configMaps, offers, true},
-		{StreamSpec{Resource: "cm"}, configMaps, &source.Offers{}, false},
+		{StreamSpec{Resource: "cm"}, configMaps, &catalog.Offers{}, false},
 		{StreamSpec{Resource: "cm"}, gone, offers, false},
 		{StreamSpec{Resource: "cm"}, secrets, offers, false},
-		{StreamSpec{Resource: "configmaps"}, configMaps, &source.Offers{}, true},
+		{StreamSpec{Resource: "configmaps"}, configMaps, &catalog.Offers{}, true},
 		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, configMaps, offers, false},
 		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, gone, offers, true},
 	} {

@@ -11,7 +11,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/recovery"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // observe takes over what the store has.
@@ -32,7 +32,7 @@ func (p *session) meetLog(ctx context.Context) error {
 	}
 	found, err := recovery.Run(ctx, recovery.Input{
 		Pipeline: p.name, Siblings: p.cfg.Siblings, Identity: p.cfg.Identity, Specs: p.specs(), State: p.state, Log: log,
-		Epochs: p.epochs, Offers: sync.OnceValue(func() *source.Offers { return p.offered(ctx) }), Logger: p.log,
+		Epochs: p.epochs, Offers: sync.OnceValue(func() *catalog.Offers { return p.offered(ctx) }), Logger: p.log,
 	})
 	if err != nil {
 		return err
@@ -58,9 +58,9 @@ func (p *session) meetLog(ctx context.Context) error {
 const firstAnswer = 10 * time.Second
 
 // offered returns what is served. It is nothing where no catalog asks for that, or none has an answer in time.
-func (p *session) offered(ctx context.Context) *source.Offers {
+func (p *session) offered(ctx context.Context) *catalog.Offers {
 	if p.cfg.Catalog == nil { // in tests
-		return &source.Offers{}
+		return &catalog.Offers{}
 	}
 	offers, changed := p.cfg.Catalog.Now()
 	if offers != nil {
@@ -73,5 +73,5 @@ func (p *session) offered(ctx context.Context) *source.Offers {
 	case <-time.After(firstAnswer):
 	case <-ctx.Done():
 	}
-	return &source.Offers{}
+	return &catalog.Offers{}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 type (
@@ -48,9 +49,9 @@ type Config struct {
 	// Watches are shared with other pipelines; nil: each stream has a watch of its own.
 	Watches *source.Watches
 	// Catalog tells which resources are served. Whoever makes it runs it.
-	Catalog *source.Catalog
+	Catalog *catalog.Catalog
 	// Namespaces are those of the cluster; needed where a spec selects them. Whoever makes it runs it.
-	Namespaces *source.Namespaces
+	Namespaces *catalog.Namespaces
 	// Sink makes a sink. It is called once for each [session]: a sink that has ended is not used again. Where it fails
 	// after a session, it is called again: what it reads may be about to be replaced. Epoch returns the greatest epoch
 	// that the pipeline has given.

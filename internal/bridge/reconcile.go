@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 const (
@@ -69,7 +70,7 @@ type inputs struct {
 	namespaces membership.Namespaces
 	stored     []membership.Stored
 	// served is nil before the first answer of the API server.
-	served *source.Offers
+	served *catalog.Offers
 	// noNamespaces says why the namespaces are not known.
 	noNamespaces error
 	// changed are closed when the inputs change.

@@ -21,17 +21,18 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // listedNamespaces are what an API server lists: "shop" at version 30, that no selector for team=a takes, and "other"
 // at the given one.
-func listedNamespaces(t *testing.T, other int) *source.Namespaces {
+func listedNamespaces(t *testing.T, other int) *catalog.Namespaces {
 	t.Helper()
 	return namespacesOf(t, `"name":"shop","resourceVersion":"30","labels":{"team":"b"}`, fmt.Sprintf(`"name":"other","resourceVersion":"%d","labels":{"team":"b"}`, other))
 }
 
 // namespacesOf are what an API server lists, by their metadata.
-func namespacesOf(t *testing.T, metadata ...string) *source.Namespaces {
+func namespacesOf(t *testing.T, metadata ...string) *catalog.Namespaces {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -51,7 +52,7 @@ func namespacesOf(t *testing.T, metadata ...string) *source.Namespaces {
 		}
 	}))
 	t.Cleanup(server.Close)
-	n := must.Get(source.NewNamespaces(&rest.Config{Host: server.URL}))(t)
+	n := must.Get(catalog.NewNamespaces(&rest.Config{Host: server.URL}))(t)
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(t.Context()) }()
 	t.Cleanup(func() {
@@ -83,8 +84,8 @@ func TestReconciler_ends_nothing_for_an_old_state_of_a_namespace(t *testing.T) {
 		require.NoError(t, err)
 		at := source.Stream{Resource: configMaps, Namespace: c.namespace}
 		entry := membership.Spec{Resource: "configmaps", NamespaceSelector: labels.SelectorFromSet(labels.Set{"team": "a"})}
-		served := &source.Served{Resource: "configmaps", Versions: []source.Resource{configMaps}}
-		plan, _ := membership.Plan([]membership.Spec{entry}, membership.Offers{Known: true, Served: []*source.Served{served}}, all,
+		served := &catalog.Served{Resource: "configmaps", Versions: []source.Resource{configMaps}}
+		plan, _ := membership.Plan([]membership.Spec{entry}, membership.Offers{Known: true, Served: []*catalog.Served{served}}, all,
 			[]membership.Stored{{Stream: at, Scope: at.Scope()}})
 		assert.Equal(t, c.want, plan[0].Action == membership.Run, "%s: %+v", name, plan)
 	}
@@ -123,9 +124,9 @@ func TestReconciler_waits_for_what_was_deleted_with_a_namespace(t *testing.T) {
 		"the resource is what was": {false, one, membership.Gone, time.Time{}, false},
 	} {
 		s := &stream{name: "s", Stream: source.Stream{Namespace: "shop"}, ledger: ledger.New(c.rows, nil)}
-		in := &inputs{namespaces: membership.Namespaces{Known: true, All: map[string]source.Namespace{}}}
+		in := &inputs{namespaces: membership.Namespaces{Known: true, All: map[string]catalog.Namespace{}}}
 		if c.exists {
-			in.namespaces.All["shop"] = source.Namespace{}
+			in.namespaces.All["shop"] = catalog.Namespace{}
 		}
 		r := &reconciler{assignments: map[string]*membership.Assignment{"s": {Action: membership.Retire, Why: c.why}}}
 		stays, again := r.stays(&run{stream: s, left: c.left}, in, now)

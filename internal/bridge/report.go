@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // report logs what is new of the problems of a plan, and keeps for /readyz and the status what is not read, and why.
@@ -83,7 +83,7 @@ func (r *reconciler) problem(in *inputs, spec *StreamSpec, p *membership.Problem
 	}
 }
 
-func versionsOf(s *source.Served) string {
+func versionsOf(s *catalog.Served) string {
 	var all []string
 	for _, r := range s.Versions {
 		all = append(all, r.Version)

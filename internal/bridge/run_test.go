@@ -27,6 +27,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
@@ -301,7 +302,7 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 	at := &rest.Config{Host: newAPIServer(t, 10).URL}
 	client := must.Get(source.NewClient(at))(t)
-	catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
+	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
 	st := &status{stream: &stream{session: &session{cfg: &Config{Catalog: catalog}}}}
 	now, looks := time.Now(), 0
 	for range 3600 {

@@ -22,6 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // Before anything is read, what the log was seen to have is saved.
@@ -75,7 +76,7 @@ func sessions(t *testing.T, c Config, lasts ...time.Duration) (waits []time.Dura
 	defer cancel()
 	n, ended := 0, time.Time{}
 	c.Name, c.Buffer, c.Store = "test", 1<<20, &memoryStore{}
-	c.Catalog = must.Get(source.NewCatalog(&rest.Config{}, nil, source.CatalogConfig{}))(t)
+	c.Catalog = must.Get(catalog.New(&rest.Config{}, nil, catalog.Config{}))(t)
 	c.Sink = func(func() uint64) (sink.Sink, error) {
 		if n > 0 {
 			waits = append(waits, time.Since(ended))
@@ -133,7 +134,7 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		_ = r.stop()
 		log.lose(1)
 		registry := prometheus.NewRegistry()
-		catalog := must.Get(source.NewCatalog(&rest.Config{}, nil, source.CatalogConfig{}))(t)
+		catalog := must.Get(catalog.New(&rest.Config{}, nil, catalog.Config{}))(t)
 		p := New(Config{
 			Catalog: catalog,
 			Name:    "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: health.NewMetrics(registry),

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // asyncapiFlags are what the command line of asyncapi says.
@@ -97,7 +98,7 @@ func (f *asyncapiFlags) look(
 	if err != nil {
 		return nil, err
 	}
-	discovery, err := source.NewDiscovery(at)
+	discovery, err := catalog.NewDiscovery(at)
 	return func(name config.ResourceName) (source.Resource, error) { return lookUp(discovery, name) }, err
 }
 

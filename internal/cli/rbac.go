@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // rbacFlags are what the command line of rbac says.
@@ -119,7 +120,7 @@ func printRoles(s *streams, f *rbacFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		discovery, err := source.NewDiscovery(at)
+		discovery, err := catalog.NewDiscovery(at)
 		if err != nil {
 			return err
 		}
@@ -248,7 +249,7 @@ func unknownOffline(i int, p *config.Pipeline) (problems config.Problems) {
 }
 
 // lookUp asks a cluster for a resource.
-func lookUp(d *source.Discovery, name config.ResourceName) (source.Resource, error) {
+func lookUp(d *catalog.Discovery, name config.ResourceName) (source.Resource, error) {
 	r, err := d.Resolve(name.Arg())
 	if apimeta.IsNoMatchError(err) {
 		return r, &exit.InputError{Err: fmt.Errorf("%w; the cluster has no such resource now", err)}

@@ -21,6 +21,7 @@ import (
 	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // granted is what helps who lacks a permission.
@@ -93,7 +94,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 		return "", err
 	}
 	defer client.CloseIdleConnections()
-	discovery, err := source.NewDiscovery(at)
+	discovery, err := catalog.NewDiscovery(at)
 	if err != nil {
 		return "", err
 	}
@@ -108,7 +109,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 		add(&c.Unreached, "kubernetes", "the API server %s cannot be asked: %v", address, err)
 		return "", nil
 	}
-	catalog, err := source.NewCatalog(at, client, source.CatalogConfig{})
+	catalog, err := catalog.New(at, client, catalog.Config{})
 	if err != nil {
 		return "", err
 	}
@@ -200,7 +201,7 @@ func scopeName(namespace string) string {
 }
 
 // checkResource finds a resource, unless something is wrong with it.
-func (c *checkup) checkResource(d *source.Discovery, path string, r *config.Resource) (source.Resource, bool) {
+func (c *checkup) checkResource(d *catalog.Discovery, path string, r *config.Resource) (source.Resource, bool) {
 	found, err := d.Resolve(r.Resource.Arg())
 	switch {
 	case apimeta.IsNoMatchError(err):

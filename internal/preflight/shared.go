@@ -14,6 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // resolved is an entry that names one resource, and what that is in the cluster.
@@ -43,7 +44,7 @@ func (c *checkup) checkShared(path string, before []resolved, r resolved) []reso
 
 // checkMeaning warns of a name that may mean several resources. It returns the one that is read.
 func (c *checkup) checkMeaning(
-	ctx context.Context, catalog *source.Catalog, path string, r *config.Resource, found source.Resource,
+	ctx context.Context, catalog *catalog.Catalog, path string, r *config.Resource, found source.Resource,
 ) source.Resource {
 	offers, _ := catalog.Now()
 	if offers == nil {
@@ -70,7 +71,7 @@ func (c *checkup) checkMeaning(
 
 // Misread returns what the API server shows to be wrong with what pipeline i reads, as run would end for. What the API
 // server does not know, or cannot be asked, is not.
-func Misread(d *source.Discovery, i int, p *config.Pipeline) config.Problems {
+func Misread(d *catalog.Discovery, i int, p *config.Pipeline) config.Problems {
 	c := &checkup{}
 	var before []resolved
 	for j := range p.Resources {

@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 func TestCheckShared_refuses_two_names_of_one_resource_with_objects_in_common(t *testing.T) {
@@ -81,7 +82,7 @@ func TestCheckMeaning_names_all_resources_that_a_name_may_mean(t *testing.T) {
 		{Plural: "gateways", Group: "istio.io"}: "",
 	} {
 		var u checkup
-		catalog := must.Get(source.NewCatalog(at, client, source.CatalogConfig{}))(t)
+		catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
 		is := u.checkMeaning(t.Context(), catalog, "p", &config.Resource{Resource: name}, source.Resource{})
 		assert.Equal(t, want, u.Warnings.Error())
 		assert.Equal(t, cmp.Or(name.Group, "gateway.io"), is.Group)

@@ -11,6 +11,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // Match is how many resources a wildcard names.
@@ -22,7 +23,7 @@ type Match struct {
 
 // checkWildcard asks what a wildcard names, and whether that may be read. What may not be does not stop a bridge, and
 // is a warning.
-func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, catalog *source.Catalog, path string, r *config.Resource) {
+func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, catalog *catalog.Catalog, path string, r *config.Resource) {
 	offers, err := catalog.Look(ctx)
 	if err != nil {
 		add(&c.Unreached, path+".resource", "the API server does not say all that it has: %v", err)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // Wildcard names every resource that can be listed and watched, of one group or of all.
@@ -31,13 +32,13 @@ type Exclusion struct {
 }
 
 // Names reports whether the wildcard names a resource.
-func (w *Wildcard) Names(s *source.Served) bool {
+func (w *Wildcard) Names(s *catalog.Served) bool {
 	return (w.All || w.Group == s.Group) && !slices.ContainsFunc(w.Exclude, func(e Exclusion) bool { return e.names(s) })
 }
 
 // Select returns what the wildcard names among what is served, each resource in the version that the API server
 // prefers. Namespaced: only what is in namespaces.
-func (w *Wildcard) Select(served []*source.Served, namespaced bool) (all []source.Resource) {
+func (w *Wildcard) Select(served []*catalog.Served, namespaced bool) (all []source.Resource) {
 	p := &plan{offered: byResource(served)}
 	for _, s := range served {
 		if r := s.Versions[0]; w.Names(s) && (!w.All || !p.shown(s)) && (r.Namespaced || !namespaced) {
@@ -49,7 +50,7 @@ func (w *Wildcard) Select(served []*source.Served, namespaced bool) (all []sourc
 
 // Nothing says why the wildcard selects nothing of what is served; empty where it selects something. Namespaced is as
 // for Select.
-func (w *Wildcard) Nothing(served []*source.Served, namespaced bool) string {
+func (w *Wildcard) Nothing(served []*catalog.Served, namespaced bool) string {
 	whole := Wildcard{All: w.All, Group: w.Group}
 	switch {
 	case len(w.Select(served, namespaced)) > 0:
@@ -62,17 +63,17 @@ func (w *Wildcard) Nothing(served []*source.Served, namespaced bool) string {
 }
 
 // Idle returns the indices of the exclusions that leave out nothing of what is served.
-func (w *Wildcard) Idle(served []*source.Served) (idle []int) {
+func (w *Wildcard) Idle(served []*catalog.Served) (idle []int) {
 	whole := Wildcard{All: w.All, Group: w.Group}
 	for i, e := range w.Exclude {
-		if !slices.ContainsFunc(served, func(s *source.Served) bool { return whole.Names(s) && e.names(s) }) {
+		if !slices.ContainsFunc(served, func(s *catalog.Served) bool { return whole.Names(s) && e.names(s) }) {
 			idle = append(idle, i)
 		}
 	}
 	return idle
 }
 
-func (e *Exclusion) names(s *source.Served) bool {
+func (e *Exclusion) names(s *catalog.Served) bool {
 	if !e.AnyGroup && e.Group != s.Group {
 		return false
 	}
@@ -83,7 +84,7 @@ func (e *Exclusion) names(s *source.Served) bool {
 }
 
 // MayMean reports whether kubectl might take a name for a resource. Groups can be cut short.
-func MayMean(name string, s *source.Served) bool {
+func MayMean(name string, s *catalog.Served) bool {
 	full, short := schema.ParseResourceArg(name)
 	called := func(plural, group string) bool {
 		return (plural == s.Resource || slices.Contains(s.Names, plural)) && strings.HasPrefix(s.Group, group)
@@ -92,7 +93,7 @@ func MayMean(name string, s *source.Served) bool {
 }
 
 // pinned returns the version that a name has for a resource; empty if it has none.
-func pinned(name string, s *source.Served) string {
+func pinned(name string, s *catalog.Served) string {
 	full, short := schema.ParseResourceArg(name)
 	if full == nil || full.Group != s.Group || short.Group == s.Group {
 		return ""

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // Spec is one entry of the configuration in one scope.
@@ -40,7 +41,7 @@ func (s *Spec) in(namespace string) source.Stream {
 type Offers struct {
 	// Known is false before the first answer.
 	Known  bool
-	Served []*source.Served
+	Served []*catalog.Served
 	// Gone are resources that certainly do not exist any more. What is in neither may come back.
 	Gone []schema.GroupResource
 }
@@ -48,7 +49,7 @@ type Offers struct {
 // Namespaces are those of the cluster.
 type Namespaces struct {
 	Known bool
-	All   map[string]source.Namespace
+	All   map[string]catalog.Namespace
 }
 
 // Stored is a stream of which the checkpoint has something. Its selectors are not known.
@@ -189,7 +190,7 @@ type plan struct {
 	waits  []wait
 	waited map[wait]bool
 	// offered are the resources that are served.
-	offered map[schema.GroupResource]*source.Served
+	offered map[schema.GroupResource]*catalog.Served
 }
 
 // wait is a part of an entry that cannot be decided. Namespace is empty for all, Resource for all that the entry
@@ -249,15 +250,15 @@ func (p *plan) spec(i int) {
 
 // meaning returns what a name means: what it meant before while that is served, or may come back; waits is that. Of
 // several resources that fit as well, one that the pipeline has read under another name goes first.
-func (p *plan) meaning(i int) (is *source.Served, waits *schema.GroupResource) {
+func (p *plan) meaning(i int) (is *catalog.Served, waits *schema.GroupResource) {
 	name := p.specs[i].Resource
-	var may []*source.Served
+	var may []*catalog.Served
 	for _, s := range p.offers.Served {
 		if MayMean(name, s) && !p.shown(s) {
 			may = append(may, s)
 		}
 	}
-	slices.SortStableFunc(may, func(a, b *source.Served) int {
+	slices.SortStableFunc(may, func(a, b *catalog.Served) int {
 		return cmp.Or(cmp.Compare(fit(name, a), fit(name, b)), cmp.Compare(p.strange(a), p.strange(b)))
 	})
 	unclear := len(may) > 1 && fit(name, may[0]) == fit(name, may[1])
@@ -283,7 +284,7 @@ func (p *plan) meaning(i int) (is *source.Served, waits *schema.GroupResource) {
 }
 
 // strange is 0 for a resource that a stored stream has, and 1 for others.
-func (p *plan) strange(s *source.Served) int {
+func (p *plan) strange(s *catalog.Served) int {
 	if slices.ContainsFunc(p.stored, func(at Stored) bool { return p.served(groupResource(at.Resource)) == s }) {
 		return 0
 	}
@@ -295,7 +296,7 @@ func (p *plan) strange(s *source.Served) int {
 func (p *plan) absent(name string) *schema.GroupResource {
 	for i := range p.stored {
 		r := groupResource(p.stored[i].Resource)
-		lost := &source.Served{Group: r.Group, Resource: r.Resource}
+		lost := &catalog.Served{Group: r.Group, Resource: r.Resource}
 		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && MayMean(name, lost) {
 			return &r
 		}
@@ -321,7 +322,7 @@ func (p *plan) binding(name string) (is schema.GroupResource, bound bool) {
 }
 
 // fit orders what a name may mean: a plural before other names, a group in full before one that is cut short.
-func fit(name string, s *source.Served) int {
+func fit(name string, s *catalog.Served) int {
 	full, short := schema.ParseResourceArg(name)
 	switch {
 	case full != nil && full.Resource == s.Resource && full.Group == s.Group:
@@ -338,21 +339,21 @@ func fit(name string, s *source.Served) int {
 }
 
 // shown reports whether another resource that is served shows the same objects, and is the one that is read.
-func (p *plan) shown(s *source.Served) bool {
+func (p *plan) shown(s *catalog.Served) bool {
 	own := schema.GroupResource{Group: s.Group, Resource: s.Resource}
 	first := canonical(own)
 	return first != own && p.served(first) != nil
 }
 
-func byResource(served []*source.Served) map[schema.GroupResource]*source.Served {
-	all := make(map[schema.GroupResource]*source.Served, len(served))
+func byResource(served []*catalog.Served) map[schema.GroupResource]*catalog.Served {
+	all := make(map[schema.GroupResource]*catalog.Served, len(served))
 	for _, s := range served {
 		all[schema.GroupResource{Group: s.Group, Resource: s.Resource}] = s
 	}
 	return all
 }
 
-func (p *plan) served(r schema.GroupResource) *source.Served { return p.offered[r] }
+func (p *plan) served(r schema.GroupResource) *catalog.Served { return p.offered[r] }
 
 func (p *plan) wildcard(i int) {
 	spec, any := &p.specs[i], false
@@ -368,7 +369,7 @@ func (p *plan) wildcard(i int) {
 	for j := range p.stored {
 		at := &p.stored[j]
 		r := groupResource(at.Resource)
-		lost := &source.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{at.Resource}}
+		lost := &catalog.Served{Group: r.Group, Resource: r.Resource, Versions: []source.Resource{at.Resource}}
 		if p.served(r) == nil && !slices.Contains(p.offers.Gone, r) && spec.Wildcard.Names(lost) {
 			p.wait(r, spec.Namespace, Absent)
 		}
@@ -379,7 +380,7 @@ func (p *plan) wildcard(i int) {
 }
 
 // resource has an entry read a resource in its scope.
-func (p *plan) resource(i int, s *source.Served) {
+func (p *plan) resource(i int, s *catalog.Served) {
 	spec, gr := &p.specs[i], schema.GroupResource{Group: s.Group, Resource: s.Resource}
 	if !s.Versions[0].Namespaced && (spec.Namespace != "" || spec.NamespaceSelector != nil) {
 		p.problem(i, ClusterScoped, fullName(s))
@@ -406,7 +407,7 @@ func (p *plan) resource(i int, s *source.Served) {
 
 // version returns in which version a resource is read: the one that is named, else the one that was read before
 // while it is served, else the one that the API server prefers.
-func (p *plan) version(spec *Spec, s *source.Served) (source.Resource, bool) {
+func (p *plan) version(spec *Spec, s *catalog.Served) (source.Resource, bool) {
 	if v := pinned(spec.Resource, s); v != "" && spec.Wildcard == nil {
 		return s.In(v)
 	}
@@ -530,11 +531,11 @@ func groupResource(r source.Resource) schema.GroupResource {
 	return schema.GroupResource{Group: r.Group, Resource: r.Resource}
 }
 
-func fullName(s *source.Served) string {
+func fullName(s *catalog.Served) string {
 	return schema.GroupResource{Group: s.Group, Resource: s.Resource}.String()
 }
 
-func fullNames(all []*source.Served, without *source.Served) (names []string) {
+func fullNames(all []*catalog.Served, without *catalog.Served) (names []string) {
 	for _, s := range all {
 		if s != without {
 			names = append(names, fullName(s))

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // res returns a resource by its full name, as gateways.v1.networking.x. Nodes and namespaces are cluster-scoped.
@@ -31,10 +32,10 @@ func serves(names ...string) Offers {
 	o := Offers{Known: true}
 	for _, name := range names {
 		r := res(name)
-		i := slices.IndexFunc(o.Served, func(s *source.Served) bool { return s.Group == r.Group && s.Resource == r.Resource })
+		i := slices.IndexFunc(o.Served, func(s *catalog.Served) bool { return s.Group == r.Group && s.Resource == r.Resource })
 		if i < 0 {
 			singular := strings.TrimSuffix(r.Resource, "s")
-			o.Served = append(o.Served, &source.Served{
+			o.Served = append(o.Served, &catalog.Served{
 				Group: r.Group, Resource: r.Resource, Names: []string{singular, singular[:2]},
 			})
 			i = len(o.Served) - 1
@@ -109,9 +110,9 @@ func wild(group string) []Spec { return []Spec{{Wildcard: &Wildcard{All: group =
 // namespaces returns those of names like shop, shop! for one with the label team=shop, and shop- for one that is
 // being deleted.
 func namespaces(names ...string) Namespaces {
-	n := Namespaces{Known: true, All: map[string]source.Namespace{}}
+	n := Namespaces{Known: true, All: map[string]catalog.Namespace{}}
 	for _, name := range names {
-		var ns source.Namespace
+		var ns catalog.Namespace
 		if strings.Contains(name, "!") {
 			ns.Labels = labels.Set{"team": "shop"}
 		}

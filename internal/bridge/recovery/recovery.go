@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // progressEvery is how often it is logged how much of the log was read.
@@ -39,7 +40,7 @@ type Input struct {
 	// Epochs have observed those of the State. They observe those of the log, and give one out if one begins.
 	Epochs *ledger.Epochs
 	// Offers returns what is served. It may wait for that, and is called often.
-	Offers func() *source.Offers
+	Offers func() *catalog.Offers
 	Logger *slog.Logger
 }
 

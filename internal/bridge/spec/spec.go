@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
 
 // Stream is one resource, or all that a wildcard names, in one scope, as a pipeline wants it.
@@ -61,10 +62,10 @@ func (s *Stream) Encoder(at source.Stream) *encode.Encoder {
 
 // MayMean reports whether a spec may name a resource, whose kind is known. What a short name means is known of what is
 // served.
-func (s *Stream) MayMean(r source.Resource, offers *source.Offers) bool {
+func (s *Stream) MayMean(r source.Resource, offers *catalog.Offers) bool {
 	served := offers.Get(r.Group, r.Resource)
 	if served == nil {
-		served = &source.Served{
+		served = &catalog.Served{
 			Group: r.Group, Resource: r.Resource, Versions: []source.Resource{r}, Names: []string{strings.ToLower(r.Kind)},
 		}
 	}

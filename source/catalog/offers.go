@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package catalog
 
 import (
 	"cmp"
@@ -9,22 +9,24 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // Served is a resource that can be listed and watched.
 type Served struct {
 	Group, Resource string
 	// Versions are those in which it can, the one that the API server prefers first. There is at least one.
-	Versions []Resource
+	Versions []source.Resource
 	// Names are what kubectl takes for Resource besides it: the singular, short names and the kind, in lower case.
 	Names []string
 }
 
 // In returns the resource in a version; false where it is not served in it.
-func (s *Served) In(version string) (Resource, bool) {
-	i := slices.IndexFunc(s.Versions, func(r Resource) bool { return r.Version == version })
+func (s *Served) In(version string) (source.Resource, bool) {
+	i := slices.IndexFunc(s.Versions, func(r source.Resource) bool { return r.Version == version })
 	if i < 0 {
-		return Resource{}, false
+		return source.Resource{}, false
 	}
 	return s.Versions[i], true
 }
@@ -100,15 +102,15 @@ func (o *Offers) add(gv schema.GroupVersion, l *metav1.APIResourceList) {
 			continue
 		}
 		names := []string{r.SingularName, strings.ToLower(r.Kind)}
-		o.put(Resource{Group: gv.Group, Version: gv.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced}, append(names, r.ShortNames...))
+		o.put(source.Resource{Group: gv.Group, Version: gv.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced}, append(names, r.ShortNames...))
 	}
 }
 
-func (o *Offers) put(r Resource, names []string) {
+func (o *Offers) put(r source.Resource, names []string) {
 	s := o.Get(r.Group, r.Resource)
 	if s == nil {
 		s = &Served{Group: r.Group, Resource: r.Resource}
-		o.served[r.groupResource()] = s
+		o.served[r.GroupResource()] = s
 	}
 	s.Versions = append(s.Versions, r)
 	for _, name := range names {

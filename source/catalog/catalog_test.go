@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package catalog
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // served is an API server that serves core/v1 pods and, unless it lacks them, widgets.x.io, and says of their
@@ -80,8 +81,8 @@ func newCatalog(t *testing.T, s *served) *Catalog {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	cfg := &rest.Config{Host: server.URL}
-	client := must.Get(NewClient(cfg))(t)
-	c := must.Get(NewCatalog(cfg, client, CatalogConfig{}))(t)
+	client := must.Get(source.NewClient(cfg))(t)
+	c := must.Get(New(cfg, client, Config{}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
@@ -119,7 +120,7 @@ func (c *Catalog) aged(by time.Duration) {
 	c.seen.since = c.seen.last.Add(-by)
 }
 
-var widgetsOfX = Resource{Group: "x.io", Version: "v1", Resource: "widgets", Kind: "K", Namespaced: true}
+var widgetsOfX = source.Resource{Group: "x.io", Version: "v1", Resource: "widgets", Kind: "K", Namespaced: true}
 
 func TestCatalog_shows_what_comes_and_goes_when_it_is_asked_to_look(t *testing.T) {
 	s := &served{widgets: false}
@@ -177,7 +178,7 @@ func TestCatalog_never_takes_for_gone_what_is_built_in(t *testing.T) {
 	c := newCatalog(t, s)
 	c.aged(time.Hour)
 	for _, group := range []string{"", "policy", "apiextensions.k8s.io", "apiregistration.k8s.io"} {
-		builtIn := Resource{Group: group, Version: "v1beta1", Resource: "poddisruptionbudgets"}
+		builtIn := source.Resource{Group: group, Version: "v1beta1", Resource: "poddisruptionbudgets"}
 		assert.False(t, c.Gone(t.Context(), builtIn), "of group %q", group)
 	}
 }

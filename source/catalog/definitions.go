@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package catalog
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 var (
@@ -95,7 +97,7 @@ func slim(obj any) (any, error) {
 // not exist; or where that is not told, for ten seconds. One answer is not enough: an API server that starts serves
 // some things later than others, and behind one address older ones may answer in turn. Resources that Kubernetes has by
 // itself are never gone.
-func (c *Catalog) Gone(ctx context.Context, r Resource) bool {
+func (c *Catalog) Gone(ctx context.Context, r source.Resource) bool {
 	absent, ok := c.absent(r)
 	if !ok || builtIn(r.Group) {
 		return false
@@ -104,14 +106,14 @@ func (c *Catalog) Gone(ctx context.Context, r Resource) bool {
 	case existing, doubtful:
 		return false
 	case missing:
-		return absent >= settledAfter && c.client.complete(ctx)
+		return absent >= settledAfter && c.complete(ctx)
 	default:
-		return absent >= certainAfter && c.client.complete(ctx)
+		return absent >= certainAfter && c.complete(ctx)
 	}
 }
 
 // absent returns for how long a resource is not served; false where it is, or nobody knows: as long as its group fails.
-func (c *Catalog) absent(r Resource) (time.Duration, bool) {
+func (c *Catalog) absent(r source.Resource) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.offers == nil || c.offers.Get(r.Group, r.Resource) != nil {
@@ -120,16 +122,14 @@ func (c *Catalog) absent(r Resource) (time.Duration, bool) {
 	if time.Since(c.seen.last) > staleAfter {
 		c.Refresh()
 	}
-	return c.seen.absent(r.groupResource()), !c.seen.since.IsZero() && !c.seen.failing[r.Group]
+	return c.seen.absent(r.GroupResource()), !c.seen.since.IsZero() && !c.seen.failing[r.Group]
 }
 
 // complete reports whether the API server says that it has come to the end of its start, or does not say.
-func (c *Client) complete(ctx context.Context) bool {
+func (c *Catalog) complete(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	u := c.base
-	u.Path = joinPath(u.Path, "/readyz")
-	body, err := c.get(ctx, u, "text/plain", schema.GroupResource{})
+	body, err := c.client.Get(ctx, "/readyz", "text/plain", schema.GroupResource{})
 	if err == nil {
 		_ = body.Close()
 	}

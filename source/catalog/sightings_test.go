@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package catalog
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // says makes an answer of words: "group/version:plural,plural" is what a version of a group has, "group/version!" one
@@ -118,18 +119,18 @@ func TestSightings_count_only_answers_without_a_break(t *testing.T) {
 }
 
 func TestParseName_is_the_inverse_of_Name(t *testing.T) {
-	for _, s := range []Stream{
-		{Resource: Resource{Version: "v1", Resource: "pods"}},
-		{Resource: Resource{Version: "v1", Resource: "pods", Namespaced: true}, Namespace: "kube-system"},
-		{Resource: Resource{Group: "a.example.com", Version: "v1beta1", Resource: "widgets"}},
+	for _, s := range []source.Stream{
+		{Resource: source.Resource{Version: "v1", Resource: "pods"}},
+		{Resource: source.Resource{Version: "v1", Resource: "pods", Namespaced: true}, Namespace: "kube-system"},
+		{Resource: source.Resource{Group: "a.example.com", Version: "v1beta1", Resource: "widgets"}},
 	} {
-		got, ok := ParseName(s.Name())
+		got, ok := source.ParseName(s.Name())
 		assert.True(t, ok && got == s, "%s: got %+v, %v", s.Name(), got, ok)
 	}
 	for _, bad := range []string{"", "pods", "pods.", "pods.v1."} {
-		if got, ok := ParseName(bad); ok && got.Version != "" && got.Resource.Resource != "" && got.Name() != bad {
+		if got, ok := source.ParseName(bad); ok && got.Version != "" && got.Resource.Resource != "" && got.Name() != bad {
 			t.Errorf("%q: got %+v", bad, got)
 		}
 	}
-	assert.False(t, must.OK(ParseName("pods")), "a name without a version is taken")
+	assert.False(t, must.OK(source.ParseName("pods")), "a name without a version is taken")
 }

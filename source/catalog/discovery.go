@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package catalog
 
 import (
 	"fmt"
@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // discoveryTimeout is how long one request for what the API server has may take.
@@ -44,20 +46,20 @@ func NewDiscovery(cfg *rest.Config) (*Discovery, error) {
 // Resolve finds the resource that name means to kubectl: plural, singular or short name, with a version and a group
 // where the user gave them ("deployments", "deployments.apps", "deployments.v1.apps"). An unknown name is asked for
 // again at the next call: its CustomResourceDefinition may have come meanwhile.
-func (d *Discovery) Resolve(name string) (Resource, error) {
+func (d *Discovery) Resolve(name string) (source.Resource, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r, err := d.resolve(name)
 	if err != nil {
 		// The mapper has a copy of what is cached, and drops both.
 		d.deferred.Reset()
-		return Resource{}, fmt.Errorf("resource %q: %w", name, err)
+		return source.Resource{}, fmt.Errorf("resource %q: %w", name, err)
 	}
 	return r, nil
 }
 
 // Readable reports whether the API server lists and watches a resource that [Discovery.Resolve] found.
-func (d *Discovery) Readable(r Resource) (bool, error) {
+func (d *Discovery) Readable(r source.Resource) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all, err := d.cached.ServerResourcesForGroupVersion(schema.GroupVersion{Group: r.Group, Version: r.Version}.String())
@@ -72,20 +74,20 @@ func (d *Discovery) Readable(r Resource) (bool, error) {
 	return false, nil
 }
 
-func (d *Discovery) resolve(name string) (Resource, error) {
+func (d *Discovery) resolve(name string) (source.Resource, error) {
 	gvr, err := d.find(name)
 	if err != nil {
-		return Resource{}, err
+		return source.Resource{}, err
 	}
 	gvk, err := d.mapper.KindFor(gvr)
 	if err != nil {
-		return Resource{}, err
+		return source.Resource{}, err
 	}
 	mapping, err := d.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		return Resource{}, err
+		return source.Resource{}, err
 	}
-	return Resource{
+	return source.Resource{
 		Group: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource,
 		Kind: gvk.Kind, Namespaced: mapping.Scope.Name() == apimeta.RESTScopeNameNamespace,
 	}, nil

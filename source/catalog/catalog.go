@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package catalog
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 const (
@@ -39,8 +40,8 @@ func echoes() []time.Duration {
 	return []time.Duration{700 * time.Millisecond, 2 * time.Second, 4 * time.Second}
 }
 
-// CatalogConfig says how a [Catalog] is kept.
-type CatalogConfig struct {
+// Config says how a [Catalog] is kept.
+type Config struct {
 	// Watch keeps it by watching definitions of custom resources and of aggregated API servers, or where that is not
 	// permitted by asking every ten seconds. Without it the API server is asked seldom, and when somebody has a reason.
 	Watch bool
@@ -51,7 +52,7 @@ type CatalogConfig struct {
 // Catalog knows what resources an API server has, as they come, go and change their versions. It is safe for concurrent
 // use.
 type Catalog struct {
-	client    *Client
+	client    *source.Client
 	discovery *discovery.DiscoveryClient
 	metadata  metadata.Interface
 	log       *slog.Logger
@@ -72,8 +73,8 @@ type Catalog struct {
 	problem string
 }
 
-// NewCatalog returns a catalog that does nothing until Run. Client is of the API server that cfg names.
-func NewCatalog(cfg *rest.Config, client *Client, c CatalogConfig) (*Catalog, error) {
+// New returns a catalog that does nothing until Run. Client is of the API server that cfg names.
+func New(cfg *rest.Config, client *source.Client, c Config) (*Catalog, error) {
 	cfg = rest.CopyConfig(cfg)
 	m, err := metadata.NewForConfig(cfg)
 	if err != nil {
@@ -98,7 +99,7 @@ func NewCatalog(cfg *rest.Config, client *Client, c CatalogConfig) (*Catalog, er
 	return all, nil
 }
 
-// Watch has the catalog kept as [CatalogConfig] says of Watch, from now on.
+// Watch has the catalog kept as [Config] says of Watch, from now on.
 func (c *Catalog) Watch() { c.begin() }
 
 func (c *Catalog) watches() bool {

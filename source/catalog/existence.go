@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package catalog
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // existence is what is known of what defines a resource.
@@ -36,12 +38,12 @@ func builtIn(group string) bool {
 
 // defined asks for what defines a resource: an object of its own, or the API server of its group. It is unknown where
 // the program of an API server of its own defines it.
-func (c *Catalog) defined(ctx context.Context, r Resource) existence {
-	if is := c.client.find(ctx, definitions, r.Resource+"."+r.Group, &struct{}{}); is != missing {
+func (c *Catalog) defined(ctx context.Context, r source.Resource) existence {
+	if is := c.find(ctx, definitions, r.Resource+"."+r.Group, &struct{}{}); is != missing {
 		return is
 	}
 	var all apiServices
-	if is := c.client.find(ctx, services, "", &all); is != existing {
+	if is := c.find(ctx, services, "", &all); is != existing {
 		return is
 	}
 	return all.defining(r.Group)
@@ -90,15 +92,14 @@ func (s *apiService) away() bool {
 
 // find reads an object, or without a name a list. It is missing where the API server says that there is none of that
 // name, and unknown where it is not to be told.
-func (c *Client) find(ctx context.Context, what schema.GroupVersionResource, name string, into any) existence {
+func (c *Catalog) find(ctx context.Context, what schema.GroupVersionResource, name string, into any) existence {
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	u := c.base
-	u.Path = joinPath(u.Path, "/apis/"+what.Group+"/"+what.Version+"/"+what.Resource)
+	path := "/apis/" + what.Group + "/" + what.Version + "/" + what.Resource
 	if name != "" {
-		u.Path += "/" + name
+		path += "/" + name
 	}
-	body, err := c.get(ctx, u, acceptObjects, what.GroupResource())
+	body, err := c.client.Get(ctx, path, "application/json", what.GroupResource())
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return unknown
