@@ -88,7 +88,7 @@ func (s *summary) members(i, frame int) (end int, empty bool) {
 		}
 		if empty {
 			cut = true
-			s.out = s.out[:len(s.out)-(len(o.Quoted()))]
+			s.out = s.out[:len(s.out)-len(o.Quoted())]
 		} else {
 			s.out = append(s.out, ',')
 		}

@@ -96,7 +96,7 @@ func deselected(c *source.Change) { c.Body, c.Reason = nil, source.ReasonDeselec
 
 func withoutUID(c *source.Change) { c.UID = "" }
 
-func redactPaths(t *testing.T, all ...string) func(*Config) {
+func redactPaths(all ...string) func(*Config) {
 	return func(c *Config) {
 		for _, s := range all {
 			c.Redact = append(c.Redact, jsonscan.MustParsePath(s))
@@ -158,7 +158,7 @@ func wireCases(t *testing.T) []wireCase {
 		{"secret-metadata", secret, metadata, changed(source.Added, "secret.json")},
 		{"secret-values", secret, func(c *Config) { c.SecretValues = true }, changed(source.Added, "secret.json")},
 		{"deleted-again-by-a-leader", pod, func(c *Config) { c.WriterTerm = 7 }, changed(source.Deleted, "pod.json", again)},
-		{"redacted", pod, redactPaths(t, "spec.nodeName", "spec.none"), changed(source.Added, "pod.json")},
+		{"redacted", pod, redactPaths("spec.nodeName", "spec.none"), changed(source.Added, "pod.json")},
 		{"structured", database, structured, changed(source.Updated, "customresource.json", again)},
 		{"structured-metadata", pod, func(c *Config) { structured(c); metadata(c) }, changed(source.Added, "pod.json")},
 		{"structured-secret", secret, structured, changed(source.Added, "secret.json")},

@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 func TestAudit_tells_what_existed_at_a_version(t *testing.T) {
@@ -64,7 +65,7 @@ func TestAudit_ends_with_what_is_wrong(t *testing.T) {
 		"another version": {"20", always(step{body: listOf("40", "")}), nil, func(err error) bool {
 			return strings.Contains(err.Error(), `asked for a list at 20, the API server sent one at "40"`)
 		}},
-		"no identity":     {"20", always(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &unreadableError{}) }},
+		"no identity":     {"20", always(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &rawjson.UnreadableError{}) }},
 		"half an answer":  {"20", always(step{body: listOf("20", "")[:20], cut: true}), nil, func(err error) bool { return err != nil }},
 		"f's own error":   {"20", nil, enoughSeen, func(err error) bool { return errors.Is(err, enoughSeen) }},
 		"no such request": {"20", always(step{status: http.StatusBadRequest}), nil, unanswerable},

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // Body is the JSON of one object, shared by reference count: its memory is used again once the last
@@ -117,4 +119,20 @@ func allocBody(n int) *Body {
 		return b
 	}
 	return &Body{data: make([]byte, 0, classSize(c))}
+}
+
+// newListBody copies an item of a list, as readList gives it, into a body with one reference. Items of the API
+// server's own types lack kind and apiVersion, which are put in front; one that the item has is left as it is.
+//
+// They are looked for among the members before metadata: API servers write kind, apiVersion and metadata first, or sort
+// an object's members.
+func newListBody(raw []byte, res Resource) *Body {
+	var space [256]byte
+	return NewBody(rawjson.AppendHead(space[:0], raw, res.Kind, res.Group, res.Version), raw[1:])
+}
+
+// bodySize returns how many bytes newListBody's body holds.
+func bodySize(raw []byte, res Resource) int {
+	var space [256]byte
+	return len(rawjson.AppendHead(space[:0], raw, res.Kind, res.Group, res.Version)) + len(raw[1:])
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson/rawjsontest"
 )
 
 // loop reads the same bytes again and again.
@@ -32,15 +34,15 @@ func (l *loop) Read(b []byte) (n int, err error) {
 }
 
 func orders(b *testing.B, run func(b *testing.B, pod runtime.Object)) {
-	b.Run("typed", func(b *testing.B) { run(b, testPod(1)) })
-	b.Run("sorted", func(b *testing.B) { run(b, sorted(b, testPod(1))) })
+	b.Run("typed", func(b *testing.B) { run(b, rawjsontest.Pod(1)) })
+	b.Run("sorted", func(b *testing.B) { run(b, rawjsontest.Sorted(b, rawjsontest.Pod(1))) })
 }
 
 // BenchmarkWatch is everything between the connection and the queue: frame, identity, body.
 func BenchmarkWatch(b *testing.B) {
 	orders(b, func(b *testing.B, pod runtime.Object) {
-		line := serverFrame(b, "MODIFIED", pod)
-		fr := newFrameReader(&loop{body: line})
+		line := rawjsontest.ServerFrame(b, "MODIFIED", pod)
+		fr := rawjson.NewReader(&loop{body: line})
 		b.SetBytes(int64(len(line)))
 		b.ReportAllocs()
 		for b.Loop() {
@@ -52,8 +54,8 @@ func BenchmarkWatch(b *testing.B) {
 }
 
 func BenchmarkFrame(b *testing.B) {
-	line := serverFrame(b, "MODIFIED", testPod(1))
-	fr := newFrameReader(&loop{body: line})
+	line := rawjsontest.ServerFrame(b, "MODIFIED", rawjsontest.Pod(1))
+	fr := rawjson.NewReader(&loop{body: line})
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -62,8 +64,8 @@ func BenchmarkFrame(b *testing.B) {
 }
 
 func BenchmarkFrame_pretty_printed(b *testing.B) {
-	line := bytes.Replace(serverFrame(b, "MODIFIED", testPod(1)), []byte(`{"type":`), []byte("{\n  \"type\": "), 1)
-	fr := newFrameReader(&loop{body: line})
+	line := bytes.Replace(rawjsontest.ServerFrame(b, "MODIFIED", rawjsontest.Pod(1)), []byte(`{"type":`), []byte("{\n  \"type\": "), 1)
+	fr := rawjson.NewReader(&loop{body: line})
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -73,7 +75,7 @@ func BenchmarkFrame_pretty_printed(b *testing.B) {
 
 func BenchmarkParseObject(b *testing.B) {
 	orders(b, func(b *testing.B, pod runtime.Object) {
-		raw := serverObject(b, pod)
+		raw := rawjsontest.ServerObject(b, pod)
 		b.ReportAllocs()
 		for b.Loop() {
 			must.Get(parseObject(raw, true))(b)
@@ -82,7 +84,7 @@ func BenchmarkParseObject(b *testing.B) {
 }
 
 func BenchmarkNewBody(b *testing.B) {
-	raw := serverObject(b, testPod(1))
+	raw := rawjsontest.ServerObject(b, rawjsontest.Pod(1))
 	b.ReportAllocs()
 	for b.Loop() {
 		NewBody(raw).Release()
@@ -95,18 +97,18 @@ func BenchmarkList(b *testing.B) {
 	typed := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
 	custom := &unstructured.UnstructuredList{Object: map[string]any{"metadata": map[string]any{"resourceVersion": "7"}}}
 	for i := range n {
-		pod := testPod(i)
-		custom.Items = append(custom.Items, *sorted(b, pod))
+		pod := rawjsontest.Pod(i)
+		custom.Items = append(custom.Items, *rawjsontest.Sorted(b, pod))
 		pod.TypeMeta = metav1.TypeMeta{}
 		typed.Items = append(typed.Items, *pod)
 	}
 	for name, list := range map[string]runtime.Object{"typed": typed, "sorted": custom} {
 		b.Run(name, func(b *testing.B) {
-			answer := serverObject(b, list)
+			answer := rawjsontest.ServerObject(b, list)
 			b.SetBytes(int64(len(answer)))
 			b.ReportAllocs()
 			for b.Loop() {
-				must.Get(readList(struct{ io.Reader }{bytes.NewReader(answer)}, pods, func(raw []byte) error {
+				must.Get(rawjson.ReadList(struct{ io.Reader }{bytes.NewReader(answer)}, pods.Kind, func(raw []byte) error {
 					_, err := parseObject(raw, true)
 					newListBody(raw, pods).Release()
 					return err
@@ -131,13 +133,13 @@ func BenchmarkSharedWatch(b *testing.B) {
 				}
 				all = append(all, s.follow(m, 0))
 			}
-			pod := testPod(1)
+			pod := rawjsontest.Pod(1)
 			pod.ResourceVersion = "100"
-			object := serverObject(b, runtime.Object(pod))
+			object := rawjsontest.ServerObject(b, runtime.Object(pod))
 			b.SetBytes(int64(len(object)))
 			b.ReportAllocs()
 			for b.Loop() {
-				e := must.Get(newEvent(&frame{Type: frameModified, Object: object}, true))(b)
+				e := must.Get(newEvent(&frame{Frame: rawjson.Frame{Type: rawjson.Modified, Object: object}}, true))(b)
 				require.NoError(b, s.hand(b.Context(), e))
 				for _, f := range all[:min(followers, 2)] {
 					if f, err := f.next(b.Context()); err != nil || len(f.Object) == 0 {

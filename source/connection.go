@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // connection is a watch that is open.
@@ -21,12 +23,15 @@ type connection interface {
 // ownConnection is a watch that nobody else reads.
 type ownConnection struct {
 	body   io.ReadCloser
-	frames *frameReader
+	frames *rawjson.Reader
 	opened time.Time
 }
 
 // next implements connection. It ends with the context that the watch was opened with.
-func (c *ownConnection) next(context.Context) (frame, error) { return c.frames.Next() }
+func (c *ownConnection) next(context.Context) (frame, error) {
+	f, err := c.frames.Next()
+	return frame{Frame: f}, err
+}
 
 func (c *ownConnection) since() time.Time { return c.opened }
 
@@ -63,7 +68,7 @@ func (w *wire) open(
 	if err != nil {
 		return nil, err
 	}
-	return &ownConnection{body: body, frames: newFrameReader(body), opened: time.Now()}, nil
+	return &ownConnection{body: body, frames: rawjson.NewReader(body), opened: time.Now()}, nil
 }
 
 // reserve takes the place that a reader is to have in a shared watch, before the check that precedes its first watch.

@@ -7,6 +7,8 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // Item is an object of a list. It is valid until the function that it is handed to returns.
@@ -57,7 +59,7 @@ type currentList struct {
 // begin reads on with a token, or without at the beginning, that is of no version: whatever is read is as of then, and
 // what is read again is another list. So the page is small, and nothing of it is told before its end. What follows it
 // is of its version.
-func (l *currentList) begin(ctx context.Context, token string) (meta listMeta, err error) {
+func (l *currentList) begin(ctx context.Context, token string) (meta rawjson.ListMeta, err error) {
 	var items [][]byte
 	later, err := l.retried(ctx, token, func() (_ bool, err error) {
 		meta, items, err = l.client.readFirst(ctx, l.stream, pageQuery{token: token})
@@ -80,7 +82,7 @@ func (l *currentList) begin(ctx context.Context, token string) (meta listMeta, e
 
 // page reads a page of a version. What was told of one that broke off is not told again, unless the list is read on as
 // of later: then the page may have other objects.
-func (l *currentList) page(ctx context.Context, token string) (meta listMeta, err error) {
+func (l *currentList) page(ctx context.Context, token string) (meta rawjson.ListMeta, err error) {
 	told := 0
 	later, err := l.retried(ctx, token, func() (more bool, err error) {
 		seen, before := 0, told

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // current returns what [Current] tells; at each object it calls before, if that is not nil.
@@ -170,7 +171,7 @@ func TestCurrent_ends_with_what_is_wrong(t *testing.T) {
 		"f's own error":                     {nil, enough, func(err error) bool { return errors.Is(err, enough) }},
 		"no such resource":                  {always(step{status: http.StatusNotFound}), nil, unanswerable},
 		"no permission, however often":      {always(step{status: http.StatusForbidden, body: statusOf(403, "Forbidden", "no")}), nil, func(err error) bool { return err != nil }},
-		"no identity":                       {always(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &unreadableError{}) }},
+		"no identity":                       {always(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &rawjson.UnreadableError{}) }},
 		"gone, and no way to go on":         {forgetting(""), nil, expired},
 		"gone, and told to ask the same":    {forgetting(fmt.Sprintf("5000-%d", pageSize)), nil, expired},
 		"no more than one answer is wanted": {nil, context.Canceled, func(err error) bool { return errors.Is(err, context.Canceled) }},

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // readTimeout is how long reading one object may take: an API server that is not at the version yet waits for it for 3
@@ -34,17 +36,17 @@ func (c *Client) readExact(ctx context.Context, s Stream, key Ident, q pageQuery
 			return err
 		}
 		if id.Name != key.Name || id.Namespace != key.Namespace || found {
-			return unreadable("asked for %q only, the API server sent %q", key.Name, id.Name)
+			return rawjson.Unreadable("asked for %q only, the API server sent %q", key.Name, id.Name)
 		}
 		if later(q.exact, id.ResourceVersion) != q.exact {
-			return unreadable("asked for %q at %s, the API server sent it at %s", key.Name, q.exact, id.ResourceVersion)
+			return rawjson.Unreadable("asked for %q at %s, the API server sent it at %s", key.Name, q.exact, id.ResourceVersion)
 		}
 		found = true
 		item(id.Ident, raw)
 		return nil
 	})
 	if err == nil && !found && meta.Continue != "" {
-		err = unreadable("asked for %q only, the API server has more", key.Name)
+		err = rawjson.Unreadable("asked for %q only, the API server has more", key.Name)
 	}
 	return found && err == nil, err
 }

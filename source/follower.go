@@ -9,6 +9,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 var (
@@ -17,7 +19,7 @@ var (
 	// errDetached ends a connection that holds up others.
 	errDetached = errors.New("others go on without this stream, which takes nothing")
 	// errUnordered ends a shared watch whose versions do not compare.
-	errUnordered = unreadable("a resourceVersion is no number")
+	errUnordered = rawjson.Unreadable("a resourceVersion is no number")
 )
 
 // follower is a reader's place in a shared watch; it implements connection.
@@ -79,7 +81,10 @@ func (f *follower) next(ctx context.Context) (frame, error) {
 			return frame{}, err
 		}
 		if found {
-			return frame{Type: f.current.kind, Object: f.current.body.Bytes(), shared: &f.current}, nil
+			return frame{
+				Frame:  rawjson.Frame{Type: f.current.kind, Object: f.current.body.Bytes()},
+				shared: &f.current,
+			}, nil
 		}
 		select {
 		case <-f.wake:

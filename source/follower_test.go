@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // These tests run in bubbles of testing/synctest, which their frame makes.
@@ -24,7 +26,7 @@ func alone() *follower {
 func (f *follower) pushed(version uint64) {
 	f.watch.mu.Lock()
 	defer f.watch.mu.Unlock()
-	f.push(event{kind: frameAdded, version: version})
+	f.push(event{kind: rawjson.Added, version: version})
 }
 
 func TestFollower_whose_queue_is_never_empty_holds_what_waits(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // maxChased is how many lists in a row are made at the oldest version that can be watched, where each time that is no
@@ -50,7 +52,7 @@ func (g *gap) text() string {
 func (g *gap) announced() { g.oldest, g.account, g.unread = "", "", false }
 
 // begin reads the first page of a list: of the one that leaves the smallest gap, or else of the newest.
-func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
+func (w *wire) begin(ctx context.Context) (rawjson.ListMeta, [][]byte, error) {
 	if w.gap.oldest == "" {
 		if w.gap.unread {
 			return w.beginNewest(ctx)
@@ -76,7 +78,7 @@ func (w *wire) begin(ctx context.Context) (listMeta, [][]byte, error) {
 
 // beginNewest begins a list at the newest version. Before that it reads back what the API server still has of the time
 // since the position, where it has forgotten only a part of that.
-func (w *wire) beginNewest(ctx context.Context) (listMeta, [][]byte, error) {
+func (w *wire) beginNewest(ctx context.Context) (rawjson.ListMeta, [][]byte, error) {
 	w.chased = 0
 	meta, first, err := w.firstPage(ctx, "")
 	if err != nil {
@@ -94,7 +96,7 @@ func (w *wire) beginNewest(ctx context.Context) (listMeta, [][]byte, error) {
 // beginOldest begins a list at the oldest version that can still be watched, so that the changes since then come by
 // watch, when it has read back what lies before; of a list that was asked for all of that was shown. It is not older
 // than anything that was shown, so that what it lacks no longer exists.
-func (w *wire) beginOldest(ctx context.Context) (listMeta, [][]byte, error) {
+func (w *wire) beginOldest(ctx context.Context) (rawjson.ListMeta, [][]byte, error) {
 	version := later(w.gap.oldest, w.gap.read)
 	_, known, ok := w.history.Resume()
 	if ok {
@@ -104,7 +106,7 @@ func (w *wire) beginOldest(ctx context.Context) (listMeta, [][]byte, error) {
 	}
 	if ok && !w.gap.asked {
 		if err := w.readBack(ctx, version, known); err != nil {
-			return listMeta{}, nil, err
+			return rawjson.ListMeta{}, nil, err
 		}
 	}
 	return w.firstPage(ctx, version)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 const (
@@ -66,7 +68,7 @@ func (w *wire) startList(ctx context.Context, version string) error {
 // firstPage reads the version at which a list begins, and what the API server sends with it: one object, or everything
 // where it knows no pages. Exact is the version to list at, or empty for a consistent list; then only the former gives
 // up.
-func (w *wire) firstPage(ctx context.Context, exact string) (meta listMeta, items [][]byte, err error) {
+func (w *wire) firstPage(ctx context.Context, exact string) (meta rawjson.ListMeta, items [][]byte, err error) {
 	giveUp := expired
 	if exact != "" {
 		giveUp = new(patience).spent
@@ -79,12 +81,12 @@ func (w *wire) firstPage(ctx context.Context, exact string) (meta listMeta, item
 }
 
 // readFirst reads the smallest page there is, as firstPage has it, to its end.
-func (c *Client) readFirst(ctx context.Context, s Stream, q pageQuery) (meta listMeta, items [][]byte, err error) {
+func (c *Client) readFirst(ctx context.Context, s Stream, q pageQuery) (meta rawjson.ListMeta, items [][]byte, err error) {
 	q.limit = 1
 	size := 0
 	meta, err = c.readPage(ctx, s, q, func(raw []byte) error {
 		if size += len(raw); size > maxUnpaged && len(items) > 0 {
-			return unreadable("the API server knows no pages, and its list has more than %d bytes", maxUnpaged)
+			return rawjson.Unreadable("the API server knows no pages, and its list has more than %d bytes", maxUnpaged)
 		}
 		items = append(items, append([]byte(nil), raw...))
 		// Nothing is announced before it is known that this can be read.
@@ -96,7 +98,7 @@ func (c *Client) readFirst(ctx context.Context, s Stream, q pageQuery) (meta lis
 
 // page reads a page of a list. Items that were passed on before it broke off are not passed on again: a list has one
 // order and one version.
-func (w *wire) page(ctx context.Context, q pageQuery, giveUp func(error) bool, item func(raw []byte) error) (meta listMeta, err error) {
+func (w *wire) page(ctx context.Context, q pageQuery, giveUp func(error) bool, item func(raw []byte) error) (meta rawjson.ListMeta, err error) {
 	passed := 0
 	err = w.retried(ctx, giveUp, func() (err error) {
 		seen := 0
@@ -134,33 +136,33 @@ func (w *wire) retried(ctx context.Context, giveUp func(error) bool, request fun
 
 // readPage reads one page within pageTimeout, once it has a place; what it read is passed on however long there is no
 // room for it.
-func (c *Client) readPage(ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error) (listMeta, error) {
+func (c *Client) readPage(ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error) (rawjson.ListMeta, error) {
 	if q.placed {
 		return c.readPlaced(ctx, s, q, item)
 	}
 	p, err := c.places.take(ctx, s.GroupResource(), false)
 	if err != nil {
-		return listMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
+		return rawjson.ListMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
 	}
 	defer p.leave()
 	return c.readPlaced(ctx, s, q, p.lend(item))
 }
 
 // readPlaced is readPage for who has a place.
-func (c *Client) readPlaced(ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error) (listMeta, error) {
+func (c *Client) readPlaced(ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error) (rawjson.ListMeta, error) {
 	conn, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	body, err := c.listPage(conn, s, q)
 	if err != nil {
-		return listMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
+		return rawjson.ListMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
 	}
 	defer func() { _ = body.Close() }()
-	meta, err := readList(body, s.Resource, item)
+	meta, err := rawjson.ReadList(body, s.Resource.Kind, item)
 	switch {
 	case err != nil:
 		err = overdue(conn, err)
 	case q.exact != "" && meta.ResourceVersion != q.exact:
-		err = unreadable("asked for a list at %s, the API server sent one at %q", q.exact, meta.ResourceVersion)
+		err = rawjson.Unreadable("asked for a list at %s, the API server sent one at %q", q.exact, meta.ResourceVersion)
 	case meta.ResourceVersion == "":
 		err = errors.New("the answer has no resourceVersion")
 	}

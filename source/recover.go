@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // Recovery bounds what is read back of the API server's history where a watch cannot go on: object by object, as each
@@ -208,7 +210,7 @@ func (r *recovery) readOnce(ctx context.Context, key Ident, at uint64) (p *past,
 		p = &past{Ident: id, op: Updated, version: version, body: newListBody(raw, s.Resource)}
 	})
 	if err == nil && p != nil && p.version == 0 {
-		err = unreadable("the resourceVersion %q of %q is no number", p.ResourceVersion, p.Name)
+		err = rawjson.Unreadable("the resourceVersion %q of %q is no number", p.ResourceVersion, p.Name)
 	}
 	if err != nil {
 		p.release()

@@ -5,7 +5,6 @@ package source
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // backoff waits longer after every failure in a row: 100 ms, doubled up to 30 s, give or take a quarter. It never waits
@@ -41,16 +41,6 @@ func (b *backoff) wait(ctx context.Context, cause error) error {
 	return pause.For(ctx, d)
 }
 
-// unreadableError says that what the API server sent makes no sense, or has no identity. Asking again hardly makes it
-// better, but what cannot be read cannot be passed over either: nobody would know what was lost.
-type unreadableError struct{ error }
-
-func (e unreadableError) Unwrap() error { return e.error }
-
-func unreadable(format string, args ...any) error {
-	return unreadableError{fmt.Errorf(format, args...)}
-}
-
 // restartReason is the reason label of a watch's or list's restart: few values, each with a meaning of its own.
 func restartReason(err error) string {
 	switch {
@@ -72,7 +62,7 @@ func restartReason(err error) string {
 		return "forbidden"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "silent"
-	case errors.As(err, &unreadableError{}):
+	case errors.As(err, &rawjson.UnreadableError{}):
 		return "unreadable"
 	}
 	var status apierrors.APIStatus
@@ -88,7 +78,7 @@ func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierr
 // unanswerable reports whether it is of no use to ask the same again: the API server has no such version any more, or
 // none yet, or does not know what it is asked for, or answers something else.
 func unanswerable(err error) bool {
-	if errors.As(err, &unreadableError{}) {
+	if errors.As(err, &rawjson.UnreadableError{}) {
 		return true
 	}
 	var status apierrors.APIStatus
@@ -128,5 +118,5 @@ func (p *patience) spent(err error) bool {
 // answered reports whether there was an API server, be it one that took too long.
 func answered(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) || errors.As(err, &unreadableError{}) || errors.Is(err, context.DeadlineExceeded)
+	return errors.As(err, &status) || errors.As(err, &rawjson.UnreadableError{}) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -19,6 +19,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson/rawjsontest"
 )
 
 func TestParseObject_reads_the_identity_however_the_object_is_written(t *testing.T) {
@@ -99,7 +101,7 @@ func TestParseObject_refuses(t *testing.T) {
 }
 
 func TestParseObject_of_a_cut_object_is_right_or_an_error(t *testing.T) {
-	for _, raw := range [][]byte{serverObject(t, testPod(1)), serverObject(t, sorted(t, testPod(1)))} {
+	for _, raw := range [][]byte{rawjsontest.ServerObject(t, rawjsontest.Pod(1)), rawjsontest.ServerObject(t, rawjsontest.Sorted(t, rawjsontest.Pod(1)))} {
 		want := must.Get(parseObject(raw, true))(t)
 		for n := range raw {
 			// A copy of exactly this size: a look beyond it panics.
@@ -149,15 +151,15 @@ func checkAgainstEncodingJSON(t interface{ Fatalf(string, ...any) }, raw []byte)
 			t.Fatalf("%s: got %+v with key %q, encoding/json has %+v", raw, got.Ident, got.Key(), want)
 		}
 	}
-	version, err := parseVersion(raw)
+	version, err := rawjson.Version(raw)
 	if ok && (version != want.ResourceVersion || (err == nil) != (version != "")) {
 		t.Fatalf("%s: version %q, %v; encoding/json has %q", raw, version, err, want.ResourceVersion)
 	}
 }
 
-// anyObject draws the JSON of an object: members in any order, hostile strings, with or without whitespace.
+// anyObject draws the JSON of an object: members in any order, rawjsontest.Hostile strings, with or without whitespace.
 func anyObject(t *rapid.T) []byte {
-	str := rapid.OneOf(rapid.SampledFrom(hostile), rapid.String())
+	str := rapid.OneOf(rapid.SampledFrom(rawjsontest.Hostile), rapid.String())
 	value := rapid.Custom(func(t *rapid.T) any {
 		return rapid.SampledFrom([]any{
 			rapid.Float64().Draw(t, "number"), nil, true, str.Draw(t, "string"),
@@ -200,14 +202,14 @@ func TestParseObject_agrees_with_encoding_json(t *testing.T) {
 }
 
 func FuzzIdent(f *testing.F) {
-	f.Add(serverObject(f, testPod(1)))
-	f.Add(serverObject(f, sorted(f, testPod(1))))
+	f.Add(rawjsontest.ServerObject(f, rawjsontest.Pod(1)))
+	f.Add(rawjsontest.ServerObject(f, rawjsontest.Sorted(f, rawjsontest.Pod(1))))
 	f.Add([]byte(`{"met\u0061data":{"name":"a\"b","namespace":null,"uid":"u","resourceVersion":"7","x":[{}]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) { checkAgainstEncodingJSON(t, raw) })
 }
 
 func TestParseObject_allocates_one_string_for_everything(t *testing.T) {
-	raw := serverObject(t, testPod(1))
+	raw := rawjsontest.ServerObject(t, rawjsontest.Pod(1))
 	assert.EqualValues(t, 1, testing.AllocsPerRun(100, func() { _, _ = parseObject(raw, true) }), "allocations")
 	id := must.Get(parseObject(raw, true))(t)
 	assert.Same(t, unsafe.StringData(id.Namespace), unsafe.StringData(id.Key()), "the key is a string of its own")
@@ -227,18 +229,18 @@ func TestIdentity_of_an_ident_has_its_key(t *testing.T) {
 
 func TestParseVersion_needs_nothing_else(t *testing.T) {
 	raw := `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1529","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null}}`
-	version, err := parseVersion([]byte(raw))
+	version, err := rawjson.Version([]byte(raw))
 	assert.True(t, version == "1529" && err == nil, "got %q, %v", version, err)
-	version, err = parseVersion([]byte(`{"metadata":{}}`))
+	version, err = rawjson.Version([]byte(`{"metadata":{}}`))
 	assert.Error(t, err, "no error for an object without a version, but %q", version)
 }
 
 func TestParseStatus_always_returns_a_failure(t *testing.T) {
-	got := parseStatus([]byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 72 (90)","reason":"Expired","code":410}`))
+	got := rawjson.ParseStatus([]byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 72 (90)","reason":"Expired","code":410}`))
 	assert.True(t, got.Code == 410 && got.Reason == metav1.StatusReasonExpired &&
 		got.Message == "too old resource version: 72 (90)", "got %+v", got)
 	for _, raw := range []string{`{"kind":"Pod"}`, `{}`, `{"kind":"Status","code":"x"}`, `{`} {
-		if got := parseStatus([]byte(raw)); got.Code != 500 || got.Status != metav1.StatusFailure || got.Message == "" {
+		if got := rawjson.ParseStatus([]byte(raw)); got.Code != 500 || got.Status != metav1.StatusFailure || got.Message == "" {
 			t.Errorf("%s: got %+v", raw, got)
 		}
 	}

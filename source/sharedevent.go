@@ -2,7 +2,11 @@
 
 package source
 
-import apierrors "k8s.io/apimachinery/pkg/api/errors"
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
+)
 
 const (
 	// recentEvents and recentBytes bound what is kept of what followers have been handed, so that one that comes from a
@@ -12,7 +16,7 @@ const (
 
 // event is a frame that is shared.
 type event struct {
-	kind frameType
+	kind rawjson.Type
 	// identity is that of an object; of a bookmark it has the version only.
 	identity Identity
 	version  uint64
@@ -32,10 +36,10 @@ func newEvent(f *frame, namespaced bool) (e event, err error) {
 	}
 	e.kind = f.Type
 	switch f.Type {
-	case frameError:
-		return e, &apierrors.StatusError{ErrStatus: *parseStatus(f.Object)}
-	case frameBookmark:
-		e.identity.ResourceVersion, err = parseVersion(f.Object)
+	case rawjson.Error:
+		return e, &apierrors.StatusError{ErrStatus: *rawjson.ParseStatus(f.Object)}
+	case rawjson.Bookmark:
+		e.identity.ResourceVersion, err = rawjson.Version(f.Object)
 	default:
 		e.identity, err = parseObject(f.Object, namespaced)
 	}
@@ -46,7 +50,7 @@ func newEvent(f *frame, namespaced bool) (e event, err error) {
 	if e.version, ok = number(e.identity.ResourceVersion); !ok {
 		return e, errUnordered
 	}
-	if f.Type != frameBookmark {
+	if f.Type != rawjson.Bookmark {
 		e.body = NewBody(f.Object)
 	}
 	return e, nil

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 const (
@@ -75,7 +77,7 @@ func (s *sharedWatch) follow(m *membership, after uint64) *follower {
 	}
 	f := &follower{watch: s, member: m, namespace: namespace, after: after, wake: make(chan struct{}, 1)}
 	for _, e := range s.recent {
-		if e.kind == frameBookmark || s.scope.Namespace == namespace || e.identity.Namespace == namespace {
+		if e.kind == rawjson.Bookmark || s.scope.Namespace == namespace || e.identity.Namespace == namespace {
 			f.push(e)
 		}
 	}
@@ -170,12 +172,12 @@ func (s *sharedWatch) read(ctx context.Context) error {
 	s.mu.Lock()
 	s.answered()
 	s.mu.Unlock()
-	for frames := newFrameReader(body); ; {
+	for frames := rawjson.NewReader(body); ; {
 		f, err := frames.Next()
 		if err != nil {
 			return overdue(conn, err)
 		}
-		e, err := newEvent(&f, s.scope.Namespaced)
+		e, err := newEvent(&frame{Frame: f}, s.scope.Namespaced)
 		if err != nil {
 			return err
 		}
@@ -294,7 +296,7 @@ func (s *sharedWatch) all(yield func(*follower) bool) {
 // concerned returns the followers that an event is for; the caller holds mu.
 func (s *sharedWatch) concerned(e *event) [2][]*follower {
 	switch {
-	case e.kind == frameBookmark:
+	case e.kind == rawjson.Bookmark:
 		return [2][]*follower{slices.Collect(s.all)}
 	case e.identity.Namespace == s.scope.Namespace:
 		return [2][]*follower{s.followers[s.scope.Namespace]}

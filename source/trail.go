@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"strconv"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // trail is what is read back of one object, from the end of a gap to what was published.
@@ -183,7 +185,7 @@ func (t *trail) again(ctx context.Context, p *past) error {
 	}
 	if found == nil || found.UID != p.UID {
 		found.release()
-		return unreadable("%q is not what it was at %d", p.Name, at)
+		return rawjson.Unreadable("%q is not what it was at %d", p.Name, at)
 	}
 	p.body = found.body
 	if p.op == Deleted {
@@ -204,11 +206,11 @@ func (t *trail) release() {
 // state, with the version of its end.
 func withVersion(b *Body, version string) *Body {
 	raw := b.Bytes()
-	m, err := scanMeta(raw, fieldVersion)
+	from, err := rawjson.FindVersion(raw)
 	// What was found is a part of raw, unless something is escaped in it, which nobody does to a number.
-	at := cap(raw) - cap(m.version)
-	if err != nil || len(m.version) == 0 || !bytes.HasPrefix(raw[min(at, len(raw)):], m.version) {
+	at := cap(raw) - cap(from)
+	if err != nil || len(from) == 0 || !bytes.HasPrefix(raw[min(at, len(raw)):], from) {
 		return NewBody(raw)
 	}
-	return NewBody(raw[:at], []byte(version), raw[at+len(m.version):])
+	return NewBody(raw[:at], []byte(version), raw[at+len(from):])
 }

@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 const (
@@ -193,7 +195,7 @@ func (r *resumedWatch) frames(ctx, conns context.Context, from connection) (conn
 		if err := r.frame(ctx, &f); err != nil {
 			return from, err
 		}
-		if shared := r.wire.share(from, r.safe, f.Type == frameBookmark); shared != nil {
+		if shared := r.wire.share(from, r.safe, f.Type == rawjson.Bookmark); shared != nil {
 			// The shared one may have begun after the history ended that the own one still shows.
 			if err := r.check(conns); err != nil {
 				shared.close()
@@ -208,7 +210,7 @@ func (r *resumedWatch) frames(ctx, conns context.Context, from connection) (conn
 
 func (r *resumedWatch) frame(ctx context.Context, f *frame) error {
 	switch f.Type {
-	case frameBookmark:
+	case rawjson.Bookmark:
 		version, err := f.version()
 		if err != nil {
 			return err
@@ -218,13 +220,13 @@ func (r *resumedWatch) frame(ctx context.Context, f *frame) error {
 		}
 		r.last, r.safe = version, version
 		return r.wire.note(ctx, Progress{Kind: Bookmark, Version: version, Seen: time.Now()})
-	case frameError:
-		return &apierrors.StatusError{ErrStatus: *parseStatus(f.Object)}
-	case frameAdded:
+	case rawjson.Error:
+		return &apierrors.StatusError{ErrStatus: *rawjson.ParseStatus(f.Object)}
+	case rawjson.Added:
 		return r.object(ctx, f, Added, watch.Added)
-	case frameModified:
+	case rawjson.Modified:
 		return r.object(ctx, f, Updated, watch.Modified)
-	case frameDeleted:
+	case rawjson.Deleted:
 		return r.object(ctx, f, Deleted, watch.Deleted)
 	default:
 		return fmt.Errorf("frame of unknown type %d", f.Type)

@@ -9,14 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-eventbridge/kube-eventbridge/encode/patch/patchtest"
-
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan/jsonscantest"
+	"github.com/kube-eventbridge/kube-eventbridge/encode/patch/patchtest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 

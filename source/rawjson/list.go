@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package rawjson
 
 import (
 	"bufio"
@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// listMeta is what a list says of itself.
-type listMeta struct {
+// ListMeta is what a list says of itself.
+type ListMeta struct {
 	ResourceVersion string `json:"resourceVersion"`
 	// Continue is the token of the next page; empty on the last one.
 	Continue string `json:"continue"`
@@ -22,32 +22,32 @@ type listMeta struct {
 	RemainingItemCount *int64 `json:"remainingItemCount"`
 }
 
-// readList reads the answer to a list and hands over one item after the other; each is valid until item returns. It
+// ReadList reads the answer to a list and hands over one item after the other; each is valid until item returns. It
 // holds one item at a time, and returns the list's metadata, wherever it stands, when all are read.
 //
 // The error is an [apierrors.StatusError] where the answer is a Status instead of a list, what item returned, wrapped
 // io.ErrUnexpectedEOF where the answer ends too early, or the reader's. Items handed over before it stay handed over.
-func readList(r io.Reader, res Resource, item func(raw []byte) error) (listMeta, error) {
+func ReadList(r io.Reader, kind string, item func(raw []byte) error) (ListMeta, error) {
 	// The decoder's own reads are small. It would also look for equal members and for invalid UTF-8 in every item: both
 	// are the API server's business, as they are on a watch.
-	d := listDecoder{json: jsontext.NewDecoder(bufio.NewReaderSize(r, frameBuffer),
+	d := listDecoder{json: jsontext.NewDecoder(bufio.NewReaderSize(r, bufferSize),
 		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	if err := d.read(item); err != nil {
 		var own itemError
 		if errors.As(err, &own) {
-			return listMeta{}, own.error
+			return ListMeta{}, own.error
 		}
-		return listMeta{}, fmt.Errorf("decode %sList: %w", res.Kind, truncated(err))
+		return ListMeta{}, fmt.Errorf("decode %sList: %w", kind, truncated(err))
 	}
 	var head struct {
 		Kind     string   `json:"kind"`
-		Metadata listMeta `json:"metadata"`
+		Metadata ListMeta `json:"metadata"`
 	}
 	if err := json.Unmarshal(d.head, &head); err != nil {
-		return listMeta{}, fmt.Errorf("decode %sList: %w", res.Kind, err)
+		return ListMeta{}, fmt.Errorf("decode %sList: %w", kind, err)
 	}
 	if head.Kind == "Status" {
-		return listMeta{}, &apierrors.StatusError{ErrStatus: *parseStatus(d.head)}
+		return ListMeta{}, &apierrors.StatusError{ErrStatus: *ParseStatus(d.head)}
 	}
 	return head.Metadata, nil
 }
@@ -133,7 +133,7 @@ func (d *listDecoder) items(item func(raw []byte) error) error {
 			return err
 		}
 		if raw.Kind() != '{' {
-			return unreadable("an item is no object but %.20q", raw)
+			return Unreadable("an item is no object but %.20q", raw)
 		}
 		if err := item(raw); err != nil {
 			return itemError{err}
@@ -151,49 +151,34 @@ func (d *listDecoder) open(kind jsontext.Kind) error {
 	return err
 }
 
-// newListBody copies an item of a list, as readList gives it, into a body with one reference. Items of the API
-// server's own types lack kind and apiVersion, which are put in front; one that the item has is left as it is.
-//
-// They are looked for among the members before metadata: API servers write kind, apiVersion and metadata first, or sort
-// an object's members.
-func newListBody(raw []byte, res Resource) *Body {
-	var space [256]byte
-	return NewBody(appendHead(space[:0], raw, res), raw[1:])
-}
-
-// bodySize returns how many bytes newListBody's body holds.
-func bodySize(raw []byte, res Resource) int {
-	var space [256]byte
-	return len(appendHead(space[:0], raw, res)) + len(raw[1:])
-}
-
-// appendHead appends what comes in place of an item's opening bracket. Neither names nor versions have anything to
+// AppendHead appends what comes in place of the opening bracket of an item of a list: the kind and the apiVersion that
+// it lacks. Neither names nor versions have anything to
 // escape.
-func appendHead(b, raw []byte, res Resource) []byte {
-	kind, apiVersion, empty := false, false, true
+func AppendHead(b, raw []byte, kind, group, version string) []byte {
+	hasKind, hasVersion, empty := false, false, true
 	c := cursor{b: raw}
 	for key, ok := c.enter(); ok; key, ok = c.next() {
 		empty = false
 		if string(key) == "metadata" {
 			break
 		}
-		kind = kind || string(key) == "kind"
-		apiVersion = apiVersion || string(key) == "apiVersion"
-		if kind && apiVersion {
+		hasKind = hasKind || string(key) == "kind"
+		hasVersion = hasVersion || string(key) == "apiVersion"
+		if hasKind && hasVersion {
 			break
 		}
 		c.skip()
 	}
 	b = append(b, '{')
-	if !kind {
-		b = append(append(append(b, `"kind":"`...), res.Kind...), `",`...)
+	if !hasKind {
+		b = append(append(append(b, `"kind":"`...), kind...), `",`...)
 	}
-	if !apiVersion {
+	if !hasVersion {
 		b = append(b, `"apiVersion":"`...)
-		if res.Group != "" {
-			b = append(append(b, res.Group...), '/')
+		if group != "" {
+			b = append(append(b, group...), '/')
 		}
-		b = append(append(b, res.Version...), `",`...)
+		b = append(append(b, version...), `",`...)
 	}
 	if empty {
 		b = b[:len(b)-1]

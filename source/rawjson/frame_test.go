@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package rawjson
 
 import (
 	"bytes"
@@ -18,14 +18,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson/rawjsontest"
 )
 
 // frames reads all frames, as "type object", and the error at the end.
 func frames(r io.Reader) (out []string, err error) {
-	return framesOf(newFrameReader(r))
+	return framesOf(NewReader(r))
 }
 
-func framesOf(fr *frameReader) (out []string, err error) {
+func framesOf(fr *Reader) (out []string, err error) {
 	for {
 		f, err := fr.Next()
 		if err != nil {
@@ -100,7 +101,7 @@ func TestFrameReader_refuses(t *testing.T) {
 		`{"kind":"Status","code":500,"reason":1}`: "malformed watch frame",
 	} {
 		good := `{"type":"ADDED","object":{}}` + "\n"
-		fr := newFrameReader(strings.NewReader(good + body + "\n" + good))
+		fr := NewReader(strings.NewReader(good + body + "\n" + good))
 		got, err := framesOf(fr)
 		sameFrames(t, body, got, err, []string{"1 {}"}, errors.New(want))
 		_, again := fr.Next()
@@ -135,12 +136,12 @@ func TestFrameReader_passes_on_the_readers_error_after_the_frames_before_it(t *t
 	cause := errors.New("connection reset")
 	for _, tail := range []string{"", "\n", `{"type":"ADDED","obj`, `{"type":"ADDED","object":{}}`, "{\n", `{"x":1`} {
 		body := `{"type":"ADDED","object":{}}` + "\n" + tail
-		fr := newFrameReader(iotest.DataErrReader(io.MultiReader(strings.NewReader(body), iotest.ErrReader(cause))))
+		fr := NewReader(iotest.DataErrReader(io.MultiReader(strings.NewReader(body), iotest.ErrReader(cause))))
 		got, err := framesOf(fr)
 		sameFrames(t, tail, got, err, []string{"1 {}"}, cause)
 		assert.ErrorIs(t, must.Err(fr.Next()), cause, "later calls return")
 	}
-	assert.ErrorIs(t, must.Err(newFrameReader(idle{}).Next()), io.ErrNoProgress, "a reader that never reads anything")
+	assert.ErrorIs(t, must.Err(NewReader(idle{}).Next()), io.ErrNoProgress, "a reader that never reads anything")
 }
 
 type idle struct{}
@@ -154,19 +155,19 @@ func TestFrameReader_limits_the_size_of_a_frame(t *testing.T) {
 	} {
 		fits := fmt.Sprintf(pattern, strings.Repeat("x", 200<<10))
 		for _, end := range []string{"\n", ""} {
-			fr := newFrameReader(strings.NewReader(fits + end))
+			fr := NewReader(strings.NewReader(fits + end))
 			fr.max = len(fits)
 			if got, err := framesOf(fr); len(got) != 1 || !errors.Is(err, io.EOF) {
 				t.Errorf("%s of the greatest size, ended by %q: %d frames, %v", name, end, len(got), err)
 			}
-			fr = newFrameReader(iotest.HalfReader(strings.NewReader(fits + end)))
+			fr = NewReader(iotest.HalfReader(strings.NewReader(fits + end)))
 			fr.max = len(fits) - 1
 			if got, err := framesOf(fr); len(got) != 0 || err == nil || !strings.Contains(err.Error(), "watch frame of more than") {
 				t.Errorf("%s one byte longer, ended by %q: %d frames, %v", name, end, len(got), err)
 			}
 		}
 	}
-	fr := newFrameReader(endless(`{"type":"`))
+	fr := NewReader(endless(`{"type":"`))
 	_, err := fr.Next()
 	assert.True(t, err != nil && len(fr.buf) <= 4*maxFrame, "endless frame: %v, buffer of %d bytes", err, len(fr.buf))
 }
@@ -185,12 +186,12 @@ func (e endless) Read(b []byte) (n int, err error) {
 
 func TestFrameReader_takes_the_API_servers_frames_as_lines(t *testing.T) {
 	var objects []runtime.Object
-	for i, s := range hostile {
-		pod := testPod(i)
+	for i, s := range rawjsontest.Hostile {
+		pod := rawjsontest.Pod(i)
 		pod.Annotations = map[string]string{"hostile": s, s: "x"}
 		pod.Labels = map[string]string{s: s}
 		pod.Spec.Containers[0].Args = []string{s, s + s}
-		objects = append(objects, pod, sorted(t, pod))
+		objects = append(objects, pod, rawjsontest.Sorted(t, pod))
 	}
 	objects = append(objects, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: 410, Message: `"}}`})
 	words := []string{"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"}
@@ -198,11 +199,11 @@ func TestFrameReader_takes_the_API_servers_frames_as_lines(t *testing.T) {
 	var want []string
 	for i, obj := range objects {
 		n := i % len(words)
-		line := serverFrame(t, words[n], obj)
+		line := rawjsontest.ServerFrame(t, words[n], obj)
 		fr, ok := parseLine(line)
 		require.True(t, ok, "not taken as one line: %s", line)
 		require.Equal(t, 1, bytes.Count(line, []byte("\n")), "not taken as one line: %s", line)
-		if object := serverObject(t, obj); !bytes.Equal(fr.Object, object) || fr.Type != frameType(n+1) {
+		if object := rawjsontest.ServerObject(t, obj); !bytes.Equal(fr.Object, object) || fr.Type != Type(n+1) {
 			t.Fatalf("got %d %s, want %s %s", fr.Type, fr.Object, words[n], object)
 		}
 		if slow, err := parseFrame(bytes.TrimSpace(line)); err != nil || slow.Type != fr.Type || !bytes.Equal(slow.Object, fr.Object) {
@@ -223,10 +224,10 @@ func TestFrameReader_reads_frames_of_any_size(t *testing.T) {
 	var body bytes.Buffer
 	var want []string
 	for _, size := range []int{1, 40 << 10, 1, 70 << 10, 48 << 10, 63<<10 + 900, 1, 1 << 20, 1, 2, 3 << 20, 1} {
-		pod := testPod(size)
+		pod := rawjsontest.Pod(size)
 		pod.Annotations["large"] = strings.Repeat(`{"`, size/4)
-		body.Write(serverFrame(t, "ADDED", pod))
-		want = append(want, fmt.Sprintf("%d %s", frameAdded, serverObject(t, pod)))
+		body.Write(rawjsontest.ServerFrame(t, "ADDED", pod))
+		want = append(want, fmt.Sprintf("%d %s", Added, rawjsontest.ServerObject(t, pod)))
 	}
 	got, err := frames(bytes.NewReader(body.Bytes()))
 	sameFrames(t, "large reads", got, err, want, io.EOF)
@@ -235,15 +236,15 @@ func TestFrameReader_reads_frames_of_any_size(t *testing.T) {
 }
 
 func TestFrameReader_reads_much_at_a_time_and_allocates_nothing(t *testing.T) {
-	body := bytes.Repeat(serverFrame(t, "MODIFIED", testPod(1)), 1000)
-	r := &tally{Reader: bytes.NewReader(body)}
-	fr := newFrameReader(r)
+	body := bytes.Repeat(rawjsontest.ServerFrame(t, "MODIFIED", rawjsontest.Pod(1)), 1000)
+	r := &rawjsontest.Tally{Reader: bytes.NewReader(body)}
+	fr := NewReader(r)
 	var err error
 	n := testing.AllocsPerRun(900, func() { _, e := fr.Next(); err = errors.Join(err, e) })
 	assert.Zero(t, n, "allocations a frame")
 	assert.NoError(t, err)
 	require.ErrorIs(t, must.Err(framesOf(fr)), io.EOF)
-	assert.LessOrEqual(t, r.reads, len(body)/frameBuffer*5/4+2, "reads for %d bytes", len(body))
+	assert.LessOrEqual(t, r.Reads, len(body)/bufferSize*5/4+2, "reads for %d bytes", len(body))
 }
 
 // chunked reads in pieces of the sizes that its bytes say.
@@ -267,7 +268,7 @@ func (c *chunked) Read(b []byte) (int, error) {
 }
 
 func FuzzFrame(f *testing.F) {
-	f.Add(bytes.Repeat(serverFrame(f, "ADDED", testPod(1)), 2), []byte{3, 200})
+	f.Add(bytes.Repeat(rawjsontest.ServerFrame(f, "ADDED", rawjsontest.Pod(1)), 2), []byte{3, 200})
 	f.Add([]byte("{\"type\":\"ADDED\",\"object\":{}}\n{ \"object\":{\"a\":[\"}\"]}, \"type\":\"ERROR\"}{\"type\":\"ADDED\",\"object\":{}}"), []byte{0})
 	f.Add([]byte("{\"type\":\"ADDED\",\"object\":{\n\"a\":{}}}\n\n{\"type\":\"ADDED\",\"obj"), []byte{})
 	f.Fuzz(func(t *testing.T, body, sizes []byte) {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import "github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
+
+// Identity is an [Ident] that knows its key. All its strings share one allocation.
+type Identity struct {
+	Ident
+	key string
+}
+
+// Key returns what [Ident.Key] returns, without building it again.
+func (i Identity) Key() string {
+	if i.key == "" {
+		return i.Ident.Key()
+	}
+	return i.key
+}
+
+// parseObject is rawjson.Identify, and copies what it finds.
+func parseObject(raw []byte, namespaced bool) (Identity, error) {
+	m, err := rawjson.Identify(raw, namespaced)
+	if err != nil {
+		return Identity{}, err
+	}
+	return joinIdentity(m.Namespace, m.Name, m.UID, m.Version), nil
+}
+
+// newIdentity returns the identity of id, which it copies.
+func newIdentity(id Ident) Identity {
+	return joinIdentity(id.Namespace, id.Name, id.UID, id.ResourceVersion)
+}
+
+// joinIdentity puts "namespace/name", uid and version into one string and cuts it up.
+func joinIdentity[T string | []byte](namespace, name, uid, version T) Identity {
+	var space [512]byte
+	b := space[:0]
+	if len(namespace) > 0 {
+		b = append(append(b, namespace...), '/')
+	}
+	nameAt := len(b)
+	b = append(b, name...)
+	uidAt := len(b)
+	b = append(b, uid...)
+	versionAt := len(b)
+	b = append(b, version...)
+	s := string(b)
+	return Identity{
+		Ident: Ident{Namespace: s[:len(namespace)], Name: s[nameAt:uidAt], UID: s[uidAt:versionAt], ResourceVersion: s[versionAt:]},
+		key:   s[:uidAt],
+	}
+}
