@@ -12,13 +12,16 @@ import (
 func (s *streamJudge) checkResyncs() {
 	open := map[uint64]*mark{}
 	next := 0
-	var lost *mark // the newest gap, if it tells of a lost log
+	var lost *mark // the newest gap that tells of a lost log
+	var owed bool  // nothing has repaired that yet: an epoch that begins meanwhile takes it over
 	for _, m := range s.marks {
 		for ; next < len(s.lines) && s.lines[next].Place < m.Place; next++ {
 			s.checkRepair(s.lines[next], lost, len(open) > 0)
 		}
 		switch before := open[m.body.N]; {
 		case m.Type == typeGap && m.body.Cause == LogLost:
+			lost, owed = m, true
+		case m.Type == typeGap && owed && m.epoch > lost.epoch:
 			lost = m
 		case m.Type == typeResyncStarted:
 			open[m.body.N] = m
@@ -29,6 +32,7 @@ func (s *streamJudge) checkResyncs() {
 			s.violateMark(m, "it ends a resync that has not started")
 		case m.Type == typeResyncCompleted:
 			delete(open, m.body.N)
+			owed = owed && m.epoch != lost.epoch
 			if *m.body.Complete {
 				s.checkTold(before, m)
 			}

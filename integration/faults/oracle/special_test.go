@@ -243,6 +243,20 @@ var scripts = map[string]script{
 			"updated u1 8@2 repair", "resync-completed 9@2",
 		},
 	},
+	"a restoration takes over a repair that is not complete": {
+		truth: []string{"added u1 4", "updated u1 7", "h1 updated u1 8"}, bounds: restored,
+		options: Options{LogLost: now}, log: []string{
+			"gap 0 7@2 log-lost", "resync-started 8@2", "added u1 7@2 repair", "gap 0 8@3 restored", "resync-started 9@3",
+			"updated u1 8@3 repair", "resync-completed 9@3",
+		},
+	},
+	"a restoration repairs nothing that is repaired already": {
+		truth: []string{"added u1 4", "updated u1 7", "h1 updated u1 8"}, bounds: restored, want: []Promise{P6},
+		options: Options{LogLost: now}, log: []string{
+			"gap 0 7@2 log-lost", "resync-started 8@2", "added u1 7@2 repair", "resync-completed 8@2", "gap 7 8@3 restored",
+			"resync-started 9@3", "updated u1 8@3 repair", "resync-completed 9@3",
+		},
+	},
 	"a repair ends what the lost log had of a restoration that it did not show": {
 		truth: []string{"added u1 4", "h1 updated u1 6", "h1 deleted u1 7", "h1 added u2 8"}, bounds: restored,
 		options: Options{LogLost: now}, log: []string{
