@@ -246,8 +246,9 @@ type ForeignError struct {
 
 // Error implements error.
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("checkpoint %s was written for cluster %q (kube-system uid %s), pipeline %q, and this is cluster %q (%s), pipeline %q: "+
-		"name another path, or move the old one away; then what exists is published again, after what the log has",
+	return fmt.Sprintf("checkpoint %s was written for cluster %q (kube-system uid %s), pipeline %q, and this is cluster "+
+		"%q (%s), pipeline %q: name another path, or move the old one away; then what exists is published again, after "+
+		"what the log has",
 		e.Path, e.Has.Cluster, e.Has.ClusterUID, e.Has.Pipeline, e.Want.Cluster, e.Want.ClusterUID, e.Want.Pipeline)
 }
 

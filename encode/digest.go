@@ -42,7 +42,10 @@ func NewDigester(ignored []jsonscan.Path, key []byte) *Digester {
 		}
 		seed.WriteByte('\n')
 	}
-	return &Digester{root: jsonscan.NewTrie(ignored), seed: seed.String(), rooms: sync.Pool{New: func() any { return new([]byte) }}}
+	return &Digester{
+		root: jsonscan.NewTrie(ignored), seed: seed.String(),
+		rooms: sync.Pool{New: func() any { return new([]byte) }},
+	}
 }
 
 // Digest returns a part of the SHA-256 of what matters of an object, as its bytes have it: states that differ in

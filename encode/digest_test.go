@@ -31,7 +31,10 @@ func TestDigest_is_the_same_where_only_what_is_ignored_differs(t *testing.T) {
 		paths, a, b string
 		same        bool
 	}{
-		{"", `{"metadata":{"resourceVersion":"1","generation":1,"managedFields":[{"manager":"a"}],"name":"n"}}`, `{"metadata":{"resourceVersion":"2","name":"n"}}`, true},
+		{
+			"", `{"metadata":{"resourceVersion":"1","generation":1,"managedFields":[{"manager":"a"}],"name":"n"}}`,
+			`{"metadata":{"resourceVersion":"2","name":"n"}}`, true,
+		},
 		{"", `{"metadata":{"name":"n"},"spec":{"x":1}}`, `{"metadata":{"name":"n"},"spec":{"x":2}}`, false},
 		{"", `{"spec":{"generation":1}}`, `{"spec":{"generation":2}}`, false},
 		{"", `{"metadata":{"labels":{"a":"b"}}}`, `{"metadata":{"labels":{"a":"c"}}}`, false},
@@ -41,9 +44,18 @@ func TestDigest_is_the_same_where_only_what_is_ignored_differs(t *testing.T) {
 		{"status.x", `{"status":{"x":1,"y":1}}`, `{"status":{"x":2,"y":1}}`, true},
 		{"status.x", `{"status":{"x":1,"y":1}}`, `{"status":{"x":1,"y":2}}`, false},
 		{"status.x", `{"spec":1}`, `{"spec":1,"status":{"x":1}}`, true},
-		{`metadata.annotations["a/b"]`, `{"metadata":{"name":"n"}}`, `{"metadata":{"name":"n","annotations":{"a/b":"1"}}}`, true},
-		{`metadata.annotations["a/b"]`, `{"metadata":{"annotations":{"a/b":"1","c":"2"}}}`, `{"metadata":{"annotations":{"c":"2"}}}`, true},
-		{`metadata.annotations["a/b"]`, `{"metadata":{"annotations":{"a/b":"1","c":"2"}}}`, `{"metadata":{"annotations":{"a/b":"1"}}}`, false},
+		{
+			`metadata.annotations["a/b"]`, `{"metadata":{"name":"n"}}`, `{"metadata":{"name":"n","annotations":{"a/b":"1"}}}`,
+			true,
+		},
+		{
+			`metadata.annotations["a/b"]`, `{"metadata":{"annotations":{"a/b":"1","c":"2"}}}`,
+			`{"metadata":{"annotations":{"c":"2"}}}`, true,
+		},
+		{
+			`metadata.annotations["a/b"]`, `{"metadata":{"annotations":{"a/b":"1","c":"2"}}}`,
+			`{"metadata":{"annotations":{"a/b":"1"}}}`, false,
+		},
 		{"status.l[*].t", `{"status":{"l":[{"t":1,"s":1},{"t":2}]}}`, `{"status":{"l":[{"t":2,"s":1},{"t":3}]}}`, true},
 		{"status.l[*].t", `{"status":{"l":[{"t":1,"s":1},{"t":2}]}}`, `{"status":{"l":[{"t":1,"s":1}]}}`, false},
 		{"status.l[*].t", `{"status":{"l":[{"t":1},{"s":1}]}}`, `{"status":{"l":[{"s":1},{"t":1}]}}`, false},
@@ -75,7 +87,8 @@ func TestDigest_of_other_paths_is_another(t *testing.T) {
 
 func TestDigest_of_no_object_is_zero(t *testing.T) {
 	for _, s := range []string{
-		"", " ", "null", "[]", `"x"`, "{", `{"a"`, `{"metadata":{"name":[}`, `{"metadata":{"managedFields":[`, `{"metadata":{"x":[1 2]`, `{"metadata":[1`,
+		"", " ", "null", "[]", `"x"`, "{", `{"a"`, `{"metadata":{"name":[}`, `{"metadata":{"managedFields":[`,
+		`{"metadata":{"x":[1 2]`, `{"metadata":[1`,
 		`{"metadata":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`,
 	} {
 		assert.Equal(t, [16]byte{}, digester(t).Digest([]byte(s)), "%.30q", s)
@@ -124,7 +137,8 @@ func TestDigest_sees_what_paths_do_not_name(t *testing.T) {
 		redacted := render()
 		require.True(t, d.Digest(before) == d.Digest(redacted) && d.Digest(before) != [16]byte{},
 			"without %v %s and %s have different digests", p.Steps(), before, redacted)
-		if other := NewDigester(nil, nil); !bytes.Equal(before, redacted) && other.Digest(before) == other.Digest(redacted) && !strings.Contains(string(before), "metadata") {
+		if other := NewDigester(nil, nil); !bytes.Equal(before, redacted) && other.Digest(before) == other.Digest(redacted) &&
+			!strings.Contains(string(before), "metadata") {
 			t.Fatalf("%s and %s have one digest", before, redacted)
 		}
 	})
@@ -160,7 +174,8 @@ func BenchmarkDigest(b *testing.B) {
 
 func TestDigest_with_a_key_tells_only_who_has_it_what_is_the_same(t *testing.T) {
 	object := []byte(`{"data":{"password":"aHVudGVyMg=="}}`)
-	without, with, again, other := NewDigester(nil, nil), NewDigester(nil, []byte("a")), NewDigester(nil, []byte("a")), NewDigester(nil, []byte("b"))
+	without, with, again, other := NewDigester(nil, nil), NewDigester(nil, []byte("a")), NewDigester(nil, []byte("a")),
+		NewDigester(nil, []byte("b"))
 	d := with.Digest(object)
 	assert.True(t, d == again.Digest(object) && d != other.Digest(object) && d != without.Digest(object), "%x", d)
 }

@@ -32,7 +32,10 @@ var (
 	pods      = source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
 	secrets   = source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
 	nodes     = source.Resource{Version: "v1", Resource: "nodes", Kind: "Node"}
-	databases = source.Resource{Group: "example.com", Version: "v1", Resource: "databases", Kind: "Database", Namespaced: true}
+	databases = source.Resource{
+		Group: "example.com", Version: "v1", Resource: "databases", Kind: "Database",
+		Namespaced: true,
+	}
 
 	seen = time.Date(2026, 8, 20, 14, 30, 0, 123_456_789, time.FixedZone("CEST", 7200))
 )
@@ -129,7 +132,8 @@ func wireCases(t *testing.T) []wireCase {
 		e.Rejected(m, change(t, source.Deleted, "pod.json"), errors.New("not permitted"), 4000)
 	}
 	since := func(t *testing.T, e *Encoder, m *sink.Message) {
-		if _, err := e.ChangeFrom(m, change(t, source.Updated, "customresource.json"), oldOf(t, e, "customresource.json"), nil); err != nil {
+		if _, err := e.ChangeFrom(m, change(t, source.Updated, "customresource.json"), oldOf(t, e, "customresource.json"),
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,13 +152,24 @@ func wireCases(t *testing.T) []wireCase {
 		{"deleted-selective", selective, none, changed(source.Deleted, "pod.json")},
 		{"deleted-deselected", selective, none, changed(source.Deleted, "pod.json", deselected)},
 		{"deleted-without-uid", pod, none, changed(source.Deleted, "pod.json", withoutUID, deselected)},
-		{"deleted-cluster-scoped-found-missing", source.Stream{Resource: nodes}, none, changed(source.Deleted, "node.json", gone)},
+		{
+			"deleted-cluster-scoped-found-missing",
+			source.Stream{Resource: nodes},
+			none,
+			changed(source.Deleted, "node.json", gone),
+		},
 		{"cluster-scoped", source.Stream{Resource: nodes}, none, changed(source.Added, "node.json")},
 		{"custom-resource", database, none, changed(source.Updated, "customresource.json")},
-		{"custom-resource-kept", database, func(c *Config) { c.Keep = []string{KeepManagedFields, KeepLastApplied} }, changed(source.Updated, "customresource.json")},
+		{
+			"custom-resource-kept", database, func(c *Config) { c.Keep = []string{KeepManagedFields, KeepLastApplied} },
+			changed(source.Updated, "customresource.json"),
+		},
 		{"custom-resource-metadata", database, metadata, changed(source.Updated, "customresource.json")},
 		{"secret", secret, none, changed(source.Added, "secret.json")},
-		{"secret-kept", secret, func(c *Config) { c.Keep = []string{KeepManagedFields, KeepLastApplied} }, changed(source.Added, "secret.json")},
+		{
+			"secret-kept", secret, func(c *Config) { c.Keep = []string{KeepManagedFields, KeepLastApplied} },
+			changed(source.Added, "secret.json"),
+		},
 		{"secret-metadata", secret, metadata, changed(source.Added, "secret.json")},
 		{"secret-values", secret, func(c *Config) { c.SecretValues = true }, changed(source.Added, "secret.json")},
 		{"deleted-again-by-a-leader", pod, func(c *Config) { c.WriterTerm = 7 }, changed(source.Deleted, "pod.json", again)},
@@ -165,7 +180,10 @@ func wireCases(t *testing.T) []wireCase {
 		{"marker-gap", selective, none, marked(gap)},
 		{"marker-gap-structured", selective, structured, marked(gap)},
 		{"marker-snapshot-started", pod, none, marked(source.Marker{Kind: source.MarkerSnapshotStarted, To: "250"})},
-		{"marker-snapshot-completed", pod, none, marked(source.Marker{Kind: source.MarkerSnapshotCompleted, To: "250", Objects: 42})},
+		{"marker-snapshot-completed", pod, none, marked(source.Marker{
+			Kind: source.MarkerSnapshotCompleted, To: "250",
+			Objects: 42,
+		})},
 		{"marker-resync-started", pod, none, marked(source.Marker{Kind: source.MarkerResyncStarted, Number: epoch + 60})},
 		{"marker-resync-completed", selective, none, marked(source.Marker{
 			Kind: source.MarkerResyncCompleted, Number: epoch + 60, To: "260", Objects: 42, Complete: true,
@@ -255,18 +273,29 @@ func TestChange_time_is_what_the_object_tells(t *testing.T) {
 		{"created null", `"creationTimestamp":null`, read, ""},
 		{"created", created, "2026-01-01T00:00:00Z", ""},
 		{"no entries", created + `,"managedFields":[]`, "2026-01-01T00:00:00Z", ""},
-		{"the newest entry", created + `,"managedFields":[` + entry(`"2026-03-01T00:00:00Z"`, "b") + `,` + entry(`"2026-02-01T00:00:00Z"`, "a") + `]`, "2026-03-01T00:00:00Z", "b"},
-		{"the last of equals", `"managedFields": [ ` + entry(`"2026-03-01T00:00:00Z"`, "a") + ` , ` + entry(`"2026-03-01T00:00:00Z"`, "b") + ` ]`, "2026-03-01T00:00:00Z", "b"},
+		{"the newest entry", created + `,"managedFields":[` + entry(`"2026-03-01T00:00:00Z"`, "b") + `,` +
+			entry(`"2026-02-01T00:00:00Z"`, "a") + `]`, "2026-03-01T00:00:00Z", "b"},
+		{"the last of equals", `"managedFields": [ ` + entry(`"2026-03-01T00:00:00Z"`, "a") + ` , ` +
+			entry(`"2026-03-01T00:00:00Z"`, "b") + ` ]`, "2026-03-01T00:00:00Z", "b"},
 		{"entries without times", created + `,"managedFields":[{"manager":"a"},{"manager":"b"}]`, "2026-01-01T00:00:00Z", ""},
-		{"another zone, a fraction", `"managedFields":[` + entry(`"2026-03-01T02:00:00.5+02:00"`, "a") + `]`, "2026-03-01T00:00:00Z", "a"},
+		{
+			"another zone, a fraction", `"managedFields":[` + entry(`"2026-03-01T02:00:00.5+02:00"`, "a") + `]`,
+			"2026-03-01T00:00:00Z", "a",
+		},
 		{"the last day of a month", `"creationTimestamp":"2026-02-28T23:59:59Z"`, "2026-02-28T23:59:59Z", ""},
 		{"a leap day", `"creationTimestamp":"2028-02-29T23:59:59Z"`, "2028-02-29T23:59:59Z", ""},
 		{"a day that does not exist", `"creationTimestamp":"2026-02-30T00:00:00Z"`, read, ""},
 		{"a month that does not exist", `"creationTimestamp":"2026-13-01T00:00:00Z"`, read, ""},
 		{"an hour that does not exist", `"creationTimestamp":"2026-12-01T24:00:00Z"`, read, ""},
 		{"not a time", `"creationTimestamp":"yesterday, at nine o'"`, read, ""},
-		{"escapes", `"managedFields":[{"m\u0061nager":"\u00e4 \"b\"","\u0074ime":"2026-03-01T00:00:00\u005a"}]`, "2026-03-01T00:00:00Z", `ä "b"`},
-		{"the manager is no string", `"managedFields":[{"manager":{"a":1},"time":"2026-03-01T00:00:00Z"}]`, "2026-03-01T00:00:00Z", ""},
+		{
+			"escapes", `"managedFields":[{"m\u0061nager":"\u00e4 \"b\"","\u0074ime":"2026-03-01T00:00:00\u005a"}]`,
+			"2026-03-01T00:00:00Z", `ä "b"`,
+		},
+		{
+			"the manager is no string", `"managedFields":[{"manager":{"a":1},"time":"2026-03-01T00:00:00Z"}]`,
+			"2026-03-01T00:00:00Z", "",
+		},
 		{"odd entries", `"managedFields":[null,1,"x",[{"manager":"no"}],{"manager":"no"}]`, read, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -299,7 +328,8 @@ func TestChange_time_is_that_of_no_older_write(t *testing.T) {
 		{"it is not known when the state before was written", true, 0, read, ""},
 	} {
 		m := &sink.Message{}
-		ch := ident(source.Updated, `{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"manager":"m","time":"`+at+`"}]}}`)
+		ch := ident(source.Updated,
+			`{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"manager":"m","time":"`+at+`"}]}}`)
 		ch.Follows, ch.Before = c.follows, c.before
 		require.NoError(t, New(source.Stream{Resource: pods}, config()).Change(m, ch))
 		assert.Equal(t, c.time+"/"+c.manager, attribute(m, "time")+"/"+attribute(m, "fieldmanager"), c.name)
@@ -314,8 +344,10 @@ func TestWritten_is_the_newest_time_of_managedFields(t *testing.T) {
 		`"managedFields":[]`:                                      "",
 		`"managedFields":[{"manager":"m"}]`:                       "",
 		`"managedFields":[` + entry("2026-02-28T23:59:59Z") + `]`: "2026-02-28T23:59:59Z",
-		`"managedFields":[` + entry("2028-02-29T00:00:00Z") + `,` + entry("2026-11-17T01:02:03Z") + `]`:           "2028-02-29T00:00:00Z",
-		`"managedFields":[` + entry("2026-11-17T01:02:03Z") + `,{},` + entry("2026-11-17T02:02:04.5+01:00") + `]`: "2026-11-17T01:02:04Z",
+		`"managedFields":[` + entry("2028-02-29T00:00:00Z") + `,` + entry("2026-11-17T01:02:03Z") +
+			`]`: "2028-02-29T00:00:00Z",
+		`"managedFields":[` + entry("2026-11-17T01:02:03Z") + `,{},` + entry("2026-11-17T02:02:04.5+01:00") +
+			`]`: "2026-11-17T01:02:04Z",
 	} {
 		var seconds int64
 		if want != "" {
@@ -458,8 +490,10 @@ func TestSequence_does_not_depend_on_the_resourceVersion(t *testing.T) {
 
 func TestChange_refuses_what_is_no_object(t *testing.T) {
 	for _, b := range []string{
-		"", " ", "null", "[]", `"x"`, "1", "{", "}", `{"a"`, `{"a":`, `{"a":}`, `{"a" 1}`, `{"a":1 "b":2}`, `{"metadata":{"a":1}`, `{"metadata":{"annotations":{}`,
-		`{"metadata":{"managedFields":[{"time":"`, `{"metadata":{"managedFields":[`, `{a:1}`, `{"metadata":{"managedFields":[{"time":}`, `{"a":"}`, `{"a":"\"}`, "[{}", "{\"metadata\":{\"creationTimestamp\":}",
+		"", " ", "null", "[]", `"x"`, "1", "{", "}", `{"a"`, `{"a":`, `{"a":}`, `{"a" 1}`, `{"a":1 "b":2}`,
+		`{"metadata":{"a":1}`, `{"metadata":{"annotations":{}`,
+		`{"metadata":{"managedFields":[{"time":"`, `{"metadata":{"managedFields":[`, `{a:1}`,
+		`{"metadata":{"managedFields":[{"time":}`, `{"a":"}`, `{"a":"\"}`, "[{}", "{\"metadata\":{\"creationTimestamp\":}",
 	} {
 		m := dirty()
 		err := New(source.Stream{Resource: pods}, config()).Change(m, ident(source.Added, b))
@@ -493,7 +527,10 @@ func TestChange_leaves_the_body_alone_and_shares_nothing_with_it(t *testing.T) {
 }
 
 func TestNew_panics_on_what_configuration_must_have_refused(t *testing.T) {
-	for name, cfg := range map[string]Config{"mode": {Mode: "x"}, "payload": {Payload: "x"}, "keep": {Keep: []string{"x"}}} {
+	for name, cfg := range map[string]Config{
+		"mode": {Mode: "x"}, "payload": {Payload: "x"},
+		"keep": {Keep: []string{"x"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				r := recover()
@@ -658,9 +695,13 @@ func TestStateOf_refuses_what_no_bridge_wrote(t *testing.T) {
 		return &sink.Stored{ContentType: "application/cloudevents+json", Data: []byte(s)}
 	}
 	for name, s := range map[string]*sink.Stored{
-		"nothing":          {},
-		"no id":            {Attributes: []sink.Attribute{{Name: "type", Value: TypeAdded}, {Name: "source", Value: "/"}}},
-		"another type":     {Attributes: []sink.Attribute{{Name: "id", Value: "1"}, {Name: "type", Value: "com.example"}, {Name: "source", Value: "/"}}},
+		"nothing": {},
+		"no id":   {Attributes: []sink.Attribute{{Name: "type", Value: TypeAdded}, {Name: "source", Value: "/"}}},
+		"another type": {Attributes: []sink.Attribute{
+			{Name: "id", Value: "1"},
+			{Name: "type", Value: "com.example"},
+			{Name: "source", Value: "/"},
+		}},
 		"no JSON":          structured("x"),
 		"no object":        structured("[]"),
 		"cut short":        structured(`{"id":"1","source":"/","type":"` + TypeAdded + `"`),

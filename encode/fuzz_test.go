@@ -217,7 +217,8 @@ func TestLandmarks_are_found_in_what_an_API_server_sends_for_a_pod_only(t *testi
 			continue
 		}
 		if e := slow.entries(b, i); e != end || quick.changed != slow.changed || !bytes.Equal(quick.manager, slow.manager) {
-			t.Errorf("%s: landmarks say %d %s %q, reading says %d %s %q", file, end, quick.changed, quick.manager, e, slow.changed, slow.manager)
+			t.Errorf("%s: landmarks say %d %s %q, reading says %d %s %q", file, end, quick.changed, quick.manager, e,
+				slow.changed, slow.manager)
 		}
 	}
 }
@@ -227,8 +228,10 @@ const canary = "CANARY-5ce9"
 // secretWith has the canary wherever a Secret has values.
 func secretWith(name, value string) string {
 	q := func(s string) string { b, _ := json.Marshal(s); return string(b) }
-	return `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":` + q(value) + `,"` + lastApplied + `":` + q(`{"data":{"x":"`+value+`"}}`) +
-		`},"managedFields":[{"manager":"m","time":"2026-01-01T00:00:00Z","fieldsV1":{"f:data":{}}}]},"data":{` + q(name) + `:` + q(value) +
+	return `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":` + q(value) + `,"` +
+		lastApplied + `":` + q(`{"data":{"x":"`+value+`"}}`) +
+		`},"managedFields":[{"manager":"m","time":"2026-01-01T00:00:00Z","fieldsV1":{"f:data":{}}}]},"data":{` + q(name) +
+		`:` + q(value) +
 		`,"b":null},"stringData":{"c":` + q(value) + `},"type":"Opaque"}`
 }
 
@@ -244,7 +247,8 @@ func FuzzSecret(f *testing.F) {
 	f.Add([]byte(`{"data":{"a":"` + canary + `"`))
 	f.Add([]byte(`{"data":{"a":"` + canary + `"}} trailing`))
 	f.Add([]byte(`["` + canary + `"]`))
-	f.Add([]byte(`{"stringData":{"a":1},"metadata":{"annotations":{"kubectl.kubernetes.io\/last-applied-configuration":{"x":"` + canary + `"}}}}`))
+	f.Add([]byte(`{"stringData":{"a":1},` +
+		`"metadata":{"annotations":{"kubectl.kubernetes.io\/last-applied-configuration":{"x":"` + canary + `"}}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, mode := range []Mode{Binary, Structured} {
 			for _, payload := range []Payload{Object, Metadata} {
@@ -303,8 +307,8 @@ func elsewhere(b []byte) bool {
 func TestSecret_values_are_masked_and_nothing_else(t *testing.T) {
 	e, m := New(source.Stream{Resource: secrets}, config()), &sink.Message{}
 	require.NoError(t, e.Change(m, ident(source.Added, secretWith(`pass"word`, canary))))
-	want := `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":"[redacted]"}},"data":{"pass\"word":"W3JlZGFjdGVkXQ==",` +
-		`"b":"W3JlZGFjdGVkXQ=="},"stringData":{"c":"W3JlZGFjdGVkXQ=="},"type":"Opaque"}`
+	want := `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"a":"[redacted]"}},` +
+		`"data":{"pass\"word":"W3JlZGFjdGVkXQ==","b":"W3JlZGFjdGVkXQ=="},"stringData":{"c":"W3JlZGFjdGVkXQ=="},"type":"Opaque"}`
 	assert.Equal(t, want, string(m.Data), "got\n%s", m.Data)
 	var typed struct{ Data map[string][]byte }
 	if err := json.Unmarshal(m.Data, &typed); err != nil || string(typed.Data["b"]) != "[redacted]" {
@@ -334,14 +338,17 @@ func TestSecret_loses_the_annotations_that_copy_it(t *testing.T) {
 	cfg.Keep, cfg.SecretAnnotations = []string{KeepLastApplied}, []string{"a", lastApplied}
 	m := &sink.Message{}
 	require.NoError(t, New(source.Stream{Resource: secrets}, cfg).Change(m, ident(source.Added, body)))
-	assert.Equal(t, `{"metadata":{"name":"s","annotations":{"a":"b","last-applied":"[redacted]"}},"data":{}}`, string(m.Data),
+	assert.Equal(t, `{"metadata":{"name":"s","annotations":{"a":"b","last-applied":"[redacted]"}},"data":{}}`,
+		string(m.Data),
 		"got\n%s", m.Data)
 }
 
 func TestSecret_that_cannot_be_decoded_is_sent_as_its_identity(t *testing.T) {
-	identity := `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"}}`
+	identity := `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"n","namespace":"ns","uid":"u",` +
+		`"resourceVersion":"7"}}`
 	for _, b := range []string{
-		``, `null`, `[]`, `{`, `{"data":{"a":"x"}`, `{"data":{"a":"x"}} {}`, `{"data":"x"}`, `{"data":["x"]}`, `{"data":{"a":"x","a":"y"}}`,
+		``, `null`, `[]`, `{`, `{"data":{"a":"x"}`, `{"data":{"a":"x"}} {}`, `{"data":"x"}`, `{"data":["x"]}`,
+		`{"data":{"a":"x","a":"y"}}`,
 		`{"metadata":"x"}`, `{"metadata":{"annotations":{"a":"\xff"}}}`, strings.Repeat(`{"data":`, 20_000),
 	} {
 		m := &sink.Message{}

@@ -87,8 +87,9 @@ func everyMessage(t *testing.T, check func(t *testing.T, m *sink.Message, e *eve
 func attributesOf(t *testing.T, e *event.Event) map[string]string {
 	t.Helper()
 	as := map[string]string{
-		"specversion": e.SpecVersion(), "type": e.Type(), "source": e.Source(), "id": e.ID(), "datacontenttype": e.DataContentType(),
-		"time": e.Time().UTC().Format(time.RFC3339Nano),
+		"specversion": e.SpecVersion(), "type": e.Type(), "source": e.Source(), "id": e.ID(),
+		"datacontenttype": e.DataContentType(),
+		"time":            e.Time().UTC().Format(time.RFC3339Nano),
 	}
 	if e.Subject() != "" {
 		as["subject"] = e.Subject()
@@ -224,7 +225,10 @@ func TestInterop_rule_7_names_are_lower_case_and_media_types_are_bare(t *testing
 	name := regexp.MustCompile(`^[a-z0-9]{1,15}$`)
 	everyMessage(t, func(t *testing.T, m *sink.Message, e *event.Event) {
 		for n := range attributesOf(t, e) {
-			if !name.MatchString(n) || slices.Contains([]string{"kafkaoffset", "kafkapartition", "kafkatopic", "authtype", "authid"}, n) {
+			if !name.MatchString(n) || slices.Contains([]string{
+				"kafkaoffset", "kafkapartition", "kafkatopic", "authtype",
+				"authid",
+			}, n) {
 				t.Errorf("attribute %q", n)
 			}
 		}

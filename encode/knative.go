@@ -44,7 +44,8 @@ type knative struct {
 
 func (e *Encoder) knativeOf() *knative {
 	k := &knative{
-		prefix: knativeResource, link: "/apis/" + e.stream.APIVersion() + "/namespaces/", plural: "/" + guessPlural(e.stream.Kind) + "/",
+		prefix: knativeResource, link: "/apis/" + e.stream.APIVersion() + "/namespaces/",
+		plural: "/" + guessPlural(e.stream.Kind) + "/",
 	}
 	if e.cfg.Payload == Metadata {
 		k.prefix, k.reference = knativeRef, true

@@ -43,11 +43,23 @@ func TestKnative_type_source_and_subject_are_those_of_its_adapter(t *testing.T) 
 		{pods, source.Deleted, Metadata, "ref.delete", "/apis/v1/namespaces/ns/pods/n", false},
 		{databases, source.Added, Object, "resource.add", "/apis/example.com/v1/namespaces/ns/databases/n", false},
 		{nodes, source.Added, Object, "resource.add", "/apis/v1/namespaces//nodes/n", true},
-		{resource("example.com", "policies", "Policy"), source.Added, Object, "resource.add", "/apis/example.com/v1/namespaces/ns/policies/n", false},
-		{resource("example.com", "buses", "Bus"), source.Added, Object, "resource.add", "/apis/example.com/v1/namespaces/ns/buses/n", false},
-		{resource("", "endpoints", "Endpoints"), source.Added, Object, "resource.add", "/apis/v1/namespaces/ns/endpoints/n", false},
+		{
+			resource("example.com", "policies", "Policy"), source.Added, Object, "resource.add",
+			"/apis/example.com/v1/namespaces/ns/policies/n", false,
+		},
+		{
+			resource("example.com", "buses", "Bus"), source.Added, Object, "resource.add",
+			"/apis/example.com/v1/namespaces/ns/buses/n", false,
+		},
+		{
+			resource("", "endpoints", "Endpoints"), source.Added, Object, "resource.add", "/apis/v1/namespaces/ns/endpoints/n",
+			false,
+		},
 		// It guesses the plural from the kind, whatever the resource is called.
-		{resource("example.com", "dbs", "Database"), source.Added, Object, "resource.add", "/apis/example.com/v1/namespaces/ns/databases/n", false},
+		{
+			resource("example.com", "dbs", "Database"), source.Added, Object, "resource.add",
+			"/apis/example.com/v1/namespaces/ns/databases/n", false,
+		},
 	} {
 		cfg := config()
 		inKnative(&cfg)
@@ -78,14 +90,18 @@ func TestGuessPlural_is_what_Knative_would_guess(t *testing.T) {
 // A consumer of the mode Reference decodes the data into a reference to an object.
 func TestKnative_metadata_can_be_read_as_a_reference_to_the_object(t *testing.T) {
 	for _, r := range []source.Resource{pods, secrets} {
-		for _, body := range []string{`{"metadata":{"labels":{"a":"b"}},"kind":"x"}`, `{}`, `{"metadata":{"name":"n"},"data":{"a":"Yg=="}}`} {
+		for _, body := range []string{
+			`{"metadata":{"labels":{"a":"b"}},"kind":"x"}`, `{}`,
+			`{"metadata":{"name":"n"},"data":{"a":"Yg=="}}`,
+		} {
 			cfg := config()
 			inKnative(&cfg)
 			cfg.Payload = Metadata
 			m := dirty()
 			require.NoError(t, New(source.Stream{Resource: r}, cfg).Change(m, ident(source.Added, body)))
 			var ref struct{ Kind, Namespace, Name, APIVersion string }
-			if err := json.Unmarshal(m.Data, &ref); err != nil || ref.Namespace != "ns" || ref.Name != "n" || attribute(m, "payload") != "metadata" {
+			if err := json.Unmarshal(m.Data, &ref); err != nil || ref.Namespace != "ns" || ref.Name != "n" ||
+				attribute(m, "payload") != "metadata" {
 				t.Errorf("%s of %s: got %+v, %v in %s", r, body, ref, err, m.Data)
 			}
 		}
@@ -160,7 +176,10 @@ func TestStateOf_refuses_what_Knative_wrote(t *testing.T) {
 		"an unknown type": {"partitionkey": "c/core/pods/ns/n", "apiversion": "v1", "type": knativeResource + "patch"},
 		"another group":   {"partitionkey": "c/apps/pods/ns/n", "apiversion": "v1"},
 	} {
-		s := &sink.Stored{Attributes: []sink.Attribute{{Name: "id", Value: "1"}, {Name: "source", Value: "https://10.96.0.1:443"}}}
+		s := &sink.Stored{Attributes: []sink.Attribute{
+			{Name: "id", Value: "1"},
+			{Name: "source", Value: "https://10.96.0.1:443"},
+		}}
 		if as["type"] == "" {
 			as["type"] = knativeResource + "add"
 		}

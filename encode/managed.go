@@ -97,8 +97,8 @@ func (w *walk) entry(b []byte, o *jsonscan.Object, early bool) bool {
 // without an array in it, and in each entry manager and time before the fields. The fields, which are most of it, are
 // only searched:
 //
-//   - Behind a quote that closes a string there is never a letter. So a quote with a letter behind it opens one, and the
-//     punctuation before it is not in a string.
+//   - Behind a quote that closes a string there is never a letter. So a quote with a letter behind it opens one, and
+//     the punctuation before it is not in a string.
 //   - A bracket ] that is not in a string, with no other bracket before it, ends the array.
 //   - Where there is no other array, a comma with a brace { behind it that are not in a string begin the next entry.
 //

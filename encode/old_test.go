@@ -87,13 +87,17 @@ func TestChangeFrom_whoever_applies_all_events_has_what_whole_objects_would_have
 		cfg.Keep = rapid.SampledFrom([][]string{nil, {KeepManagedFields}, {KeepLastApplied}}).Draw(r, "keep")
 		cfg.Payload = rapid.SampledFrom([]Payload{Change, MergePatch, JSONPatch}).Draw(r, "payload")
 		if rapid.Bool().Draw(r, "redact") {
-			cfg.Redact = []jsonscan.Path{jsonscan.MustParsePath("spec.a"), jsonscan.MustParsePath("a[*]"), jsonscan.MustParsePath(`metadata.annotations["x"]`)}
+			cfg.Redact = []jsonscan.Path{
+				jsonscan.MustParsePath("spec.a"), jsonscan.MustParsePath("a[*]"),
+				jsonscan.MustParsePath(`metadata.annotations["x"]`),
+			}
 		}
 		whole := cfg
 		whole.Payload = Object
 		e, of := New(stream, cfg), New(stream, whole)
 		o := jsonscantest.Objects{T: r}
-		object := patchtest.DecodedValue(`{"metadata":{"name":"n"},"spec":` + o.Object(3) + `,"data":{"a":"eA=="},"fill":"` + strings.Repeat("x", 300) + `"}`)
+		object := patchtest.DecodedValue(`{"metadata":{"name":"n"},"spec":` + o.Object(3) + `,"data":{"a":"eA=="},"fill":"` +
+			strings.Repeat("x", 300) + `"}`)
 		reads, log, room := &consumer{t: r}, Old{}, []byte(nil)
 		m, want := dirty(), dirty()
 		for version := range rapid.IntRange(1, 5).Draw(r, "events") {
@@ -122,10 +126,16 @@ func TestChangeFrom_whoever_applies_all_events_has_what_whole_objects_would_have
 // What is redacted is in none of the forms: neither as a new value, nor as an old one.
 func TestChangeFrom_shows_nothing_that_the_object_would_not(t *testing.T) {
 	for name, states := range map[string][2]string{
-		"Secret":    {`{"data":{"a":"` + canary + `1","b":"x"},"stringData":{"c":"` + canary + `2"}}`, `{"data":{"a":"` + canary + `3","d":"` + canary + `"}}`},
+		"Secret": {
+			`{"data":{"a":"` + canary + `1","b":"x"},"stringData":{"c":"` + canary + `2"}}`,
+			`{"data":{"a":"` + canary + `3","d":"` + canary + `"}}`,
+		},
 		"redacted":  {`{"spec":{"token":"` + canary + `1"},"x":"1"}`, `{"spec":{"token":"` + canary + `2","y":1}}`},
 		"a new one": {`{"spec":{},"x":"1"}`, `{"spec":{"token":"` + canary + `2"}}`},
-		"an object": {`{"spec":{"token":{"a":"` + canary + `1","b":"` + canary + `"}},"x":"1"}`, `{"spec":{"token":{"a":"` + canary + `2"}}}`},
+		"an object": {
+			`{"spec":{"token":{"a":"` + canary + `1","b":"` + canary + `"}},"x":"1"}`,
+			`{"spec":{"token":{"a":"` + canary + `2"}}}`,
+		},
 	} {
 		for _, payload := range []Payload{Change, MergePatch, JSONPatch} {
 			cfg := config()
@@ -154,7 +164,8 @@ func TestChangeFrom_only_updates_are_patches(t *testing.T) {
 		old := oldOf(t, e, "pod.json")
 		for op, want := range map[source.Op]Payload{source.Added: Object, source.Updated: payload, source.Deleted: Object} {
 			must.Get(e.ChangeFrom(m, change(t, op, "pod.json"), old, nil))(t)
-			if got := attribute(m, "payload"); got != string(want) || (attribute(m, "baseversion") == "17") != (want == payload) {
+			if got := attribute(m, "payload"); got != string(want) ||
+				(attribute(m, "baseversion") == "17") != (want == payload) {
 				t.Errorf("%v as %s has payload %s from %q", op, payload, got, attribute(m, "baseversion"))
 			}
 		}

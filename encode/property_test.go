@@ -46,7 +46,8 @@ func TestLandmarks_never_differ_from_reading(t *testing.T) {
 			entry := `{"manager":"kubectl","time":"2026-01-02T03:04:05Z","fieldsV1":{"f:spec":` + o.Object(1) + `}}`
 			list = "[" + strings.Repeat(entry+",", rapid.IntRange(0, 3).Draw(r, "more")) + entry + "]"
 		}
-		b := []byte(`{"managedFields":` + list + rapid.SampledFrom([]string{`,"name":"x"}`, `},"spec":{}`, `}`}).Draw(r, "behind"))
+		b := []byte(`{"managedFields":` + list + rapid.SampledFrom([]string{`,"name":"x"}`, `},"spec":{}`, `}`}).Draw(r,
+			"behind"))
 		i := bytes.IndexByte(b, '[')
 		var quick, slow walk
 		end, ok := quick.landmarks(b, i)
@@ -55,7 +56,8 @@ func TestLandmarks_never_differ_from_reading(t *testing.T) {
 		}
 		found++
 		if e := slow.entries(b, i); e != end || quick.changed != slow.changed || !bytes.Equal(quick.manager, slow.manager) {
-			r.Errorf("%s: landmarks say %d %s %q, reading says %d %s %q", b, end, quick.changed, quick.manager, e, slow.changed, slow.manager)
+			r.Errorf("%s: landmarks say %d %s %q, reading says %d %s %q", b, end, quick.changed, quick.manager, e, slow.changed,
+				slow.manager)
 		}
 	})
 	assert.NotEqual(t, 0, found, "no object had landmarks")
@@ -68,7 +70,10 @@ func TestSecret_of_any_form_keeps_its_values(t *testing.T) {
 			v := strings.ReplaceAll(o.Value(2), `"x"`, `"`+canary+`"`)
 			return o.Text(name) + o.Space() + ":" + v
 		}
-		parts := []string{values("data"), values("stringData"), values("Data"), values("other"), o.Text("metadata") + ":" + o.Object(3)}
+		parts := []string{
+			values("data"), values("stringData"), values("Data"), values("other"),
+			o.Text("metadata") + ":" + o.Object(3),
+		}
 		parts = rapid.Permutation(parts).Draw(r, "parts")
 		b := "{" + strings.Join(parts, ",") + "}"
 		cfg := config()

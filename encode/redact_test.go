@@ -50,24 +50,40 @@ func TestRedact_replaces_the_values_that_a_path_names_and_nothing_else(t *testin
 		{"spec.x", `{"spec":{"x":["v",["v"]]}}`, `{"spec":{"x":[]}}`},
 		{"spec.x", `{"spec":"x"}`, `{"spec":"x"}`},
 		{"spec.x", `{"spec":{"\u0078":"v"}}`, `{"spec":{"\u0078":"[redacted]"}}`},
-		{"spec.x", `{"spec":{"x":"v"},"spec":{"x":"v","x":"v"}}`, `{"spec":{"x":"[redacted]"},"spec":{"x":"[redacted]","x":"[redacted]"}}`},
-		{"spec.l[*].v", `{"spec":{"l":[{"n":"a","v":"v"},{"v":1},{},"v"]}}`, `{"spec":{"l":[{"n":"a","v":"[redacted]"},{"v":0},{},"v"]}}`},
+		{
+			"spec.x", `{"spec":{"x":"v"},"spec":{"x":"v","x":"v"}}`,
+			`{"spec":{"x":"[redacted]"},"spec":{"x":"[redacted]","x":"[redacted]"}}`,
+		},
+		{
+			"spec.l[*].v", `{"spec":{"l":[{"n":"a","v":"v"},{"v":1},{},"v"]}}`,
+			`{"spec":{"l":[{"n":"a","v":"[redacted]"},{"v":0},{},"v"]}}`,
+		},
 		{"spec.l.v", `{"spec":{"l":[{"n":"a","v":"v"},[{"v":1}]]}}`, `{"spec":{"l":[{"n":"a","v":"[redacted]"},[{"v":0}]]}}`},
 		{"spec.l[*]", `{"spec":{"l":["v",1,["v"],{"k":"v"}]}}`, `{"spec":{"l":["[redacted]",0,[],{}]}}`},
 		{"data[*]", `{"data":{"a":"v","b":"v"}}`, `{"data":{"a":"[redacted]","b":"[redacted]"}}`},
 		{"data", `{"data":{"a":"v","b":"v"}}`, `{"data":{}}`},
-		{"a[*].b a.c.d", `{"a":{"c":{"b":"v","d":"v","e":"v"},"f":{"b":"v","d":"v"}}}`, `{"a":{"c":{"b":"[redacted]","d":"[redacted]","e":"v"},"f":{"b":"[redacted]","d":"v"}}}`},
+		{
+			"a[*].b a.c.d", `{"a":{"c":{"b":"v","d":"v","e":"v"},"f":{"b":"v","d":"v"}}}`,
+			`{"a":{"c":{"b":"[redacted]","d":"[redacted]","e":"v"},"f":{"b":"[redacted]","d":"v"}}}`,
+		},
 		{"a a.b", `{"a":{"b":"v"}}`, `{"a":{}}`},
-		{`metadata.annotations["e.com/t"]`, `{"metadata":{"annotations":{"e.com/t":"v","u":"w"}}}`, `{"metadata":{"annotations":{"e.com/t":"[redacted]","u":"w"}}}`},
+		{
+			`metadata.annotations["e.com/t"]`, `{"metadata":{"annotations":{"e.com/t":"v","u":"w"}}}`,
+			`{"metadata":{"annotations":{"e.com/t":"[redacted]","u":"w"}}}`,
+		},
 		{
 			`metadata.annotations["` + lastApplied + `"]`, `{"metadata":{"annotations":{"` + lastApplied + `":"v","a":"b"}}}`,
 			`{"metadata":{"annotations":{"a":"b"}}}`,
 		},
 		{
-			"metadata.annotations", `{"metadata":{"annotations":{"a":"b","` + lastApplied + `":"v"},"managedFields":[],"name":"n"}}`,
+			"metadata.annotations", `{"metadata":{"annotations":{"a":"b","` + lastApplied +
+				`":"v"},"managedFields":[],"name":"n"}}`,
 			`{"metadata":{"annotations":{},"name":"n"}}`,
 		},
-		{"spec.x", `{"metadata":{"managedFields":[{"fieldsV1":{"f:spec":{"v:\"v\"":{}}}}],"name":"n"},"spec":{"x":"v"}}`, `{"metadata":{"name":"n"},"spec":{"x":"[redacted]"}}`},
+		{
+			"spec.x", `{"metadata":{"managedFields":[{"fieldsV1":{"f:spec":{"v:\"v\"":{}}}}],"name":"n"},"spec":{"x":"v"}}`,
+			`{"metadata":{"name":"n"},"spec":{"x":"[redacted]"}}`,
+		},
 		{
 			"spec.x", `{"metadata":{"annotations":{"kapp.k14s.io/original":"v","a":"b","` + lastApplied + `":"v"}}}`,
 			`{"metadata":{"annotations":{"a":"b"}}}`,
@@ -91,7 +107,8 @@ func TestRedact_of_metadata_alone(t *testing.T) {
 
 func TestRedact_keeps_base64_where_typed_clients_decode_it(t *testing.T) {
 	maps := source.Resource{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}
-	got := dataOf(t, redacting(t, maps, config(), "data.a", "binaryData[*]"), `{"data":{"a":"v"},"binaryData":{"b":"dg=="}}`)
+	got := dataOf(t, redacting(t, maps, config(), "data.a", "binaryData[*]"),
+		`{"data":{"a":"v"},"binaryData":{"b":"dg=="}}`)
 	assert.Equal(t, `{"data":{"a":"[redacted]"},"binaryData":{"b":"W3JlZGFjdGVkXQ=="}}`, got)
 	cfg := config()
 	cfg.SecretValues = true
@@ -102,7 +119,8 @@ func TestRedact_keeps_base64_where_typed_clients_decode_it(t *testing.T) {
 func TestRedact_holds_for_what_is_left_of_a_Secret_too(t *testing.T) {
 	cfg := config()
 	cfg.SecretAnnotations = []string{"token", "a"}
-	got := dataOf(t, redacting(t, secrets, cfg, "metadata.annotations.token"), `{"metadata":{"annotations":{"token":"v","a":"b"}},"data":{"x":"dg=="}}`)
+	got := dataOf(t, redacting(t, secrets, cfg, "metadata.annotations.token"),
+		`{"metadata":{"annotations":{"token":"v","a":"b"}},"data":{"x":"dg=="}}`)
 	assert.Equal(t, `{"metadata":{"annotations":{"token":"[redacted]","a":"b"}},"data":{"x":"W3JlZGFjdGVkXQ=="}}`,
 		got)
 }
@@ -110,7 +128,8 @@ func TestRedact_holds_for_what_is_left_of_a_Secret_too(t *testing.T) {
 func TestRedact_refuses_what_it_cannot_follow(t *testing.T) {
 	e := redacting(t, pods, config(), "spec.x.y")
 	for _, object := range []string{
-		`{"metadata":{}`, `{"metadata":{}}}`, `{"spec":{"x":[}}`, `{"spec":{"x":[1 2]}}`, `{"metadata":{},"spec":{"x"}}`, `{"metadata":{}} {"spec":{}}`,
+		`{"metadata":{}`, `{"metadata":{}}}`, `{"spec":{"x":[}}`, `{"spec":{"x":[1 2]}}`, `{"metadata":{},"spec":{"x"}}`,
+		`{"metadata":{}} {"spec":{}}`,
 		`{"spec":{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}}`,
 	} {
 		m, c := dirty(), ident(source.Updated, object)
@@ -118,7 +137,8 @@ func TestRedact_refuses_what_it_cannot_follow(t *testing.T) {
 	}
 	// Of what is not JSON nothing is told: anything may be a value.
 	m := dirty()
-	e.Rejected(m, ident(source.Updated, `{"metadata":{"managedFields":[{"manager":"`+canary+`"}]},"spec":{"x":`), errors.New("x"), 1)
+	e.Rejected(m, ident(source.Updated, `{"metadata":{"managedFields":[{"manager":"`+canary+`"}]},"spec":{"x":`),
+		errors.New("x"), 1)
 	assert.False(t, bytes.Contains(render(m), []byte(canary)), "the rejection is %s", render(m))
 }
 
@@ -347,9 +367,11 @@ func hashed(t *testing.T, key, object string) map[string]string {
 }
 
 func TestHashes_tell_that_a_value_changed_and_no_more(t *testing.T) {
-	const object = `{"metadata":{"name":"n","annotations":{"a":"v"}},"data":{"a":"dg==","b":"dg==","c":"","d":null,"e":"not base64"},"stringData":{"a":"v"}}`
+	const object = `{"metadata":{"name":"n","annotations":{"a":"v"}},"data":{"a":"dg==","b":"dg==","c":"","d":null,` +
+		`"e":"not base64"},"stringData":{"a":"v"}}`
 	got := hashed(t, hashKey, object)
-	if want := "[redacted hmac-sha256:"; !strings.HasPrefix(got["a"], want) || len(got["a"]) != len(want)+len("0123456789abcdef]") {
+	if want := "[redacted hmac-sha256:"; !strings.HasPrefix(got["a"], want) ||
+		len(got["a"]) != len(want)+len("0123456789abcdef]") {
 		t.Errorf("got %q", got["a"])
 	}
 	switch {
@@ -398,7 +420,10 @@ func TestRedact_costs_no_more_memory_than_a_list_of_what_it_found(t *testing.T) 
 func TestRejected_takes_nothing_from_a_body_that_is_not_valid(t *testing.T) {
 	e := redacting(t, pods, Config{}, "spec.x")
 	m := dirty()
-	e.Rejected(m, ident(source.Updated, `{"metadata":{"managedFields":[{"manager":"canary","time":"2026-01-01T00:00:00Z"}]},"spec":{"x":}}`), errors.New("no"), 9)
+	e.Rejected(m,
+		ident(source.Updated,
+			`{"metadata":{"managedFields":[{"manager":"canary","time":"2026-01-01T00:00:00Z"}]},"spec":{"x":}}`),
+		errors.New("no"), 9)
 	for _, a := range m.Attributes {
 		assert.NotContains(t, a.Value, "canary")
 		assert.NotEqual(t, "fieldmanager", a.Name)

@@ -55,12 +55,14 @@ func TestReduced_has_the_metadata_alone_without_what_is_never_published(t *testi
 		cfg.Mode = mode
 		e := New(source.Stream{Resource: secrets}, cfg)
 		require.NoError(t, e.Reduced(m, c, 7, ""))
-		if s := string(m.Data); strings.Contains(s, mask) || strings.Contains(s, "last-applied") || !strings.Contains(s, `"metadata":{"name"`) {
+		if s := string(m.Data); strings.Contains(s, mask) || strings.Contains(s, "last-applied") ||
+			!strings.Contains(s, `"metadata":{"name"`) {
 			t.Errorf("%s: the data is %s", mode, s)
 		}
 		// What is kept elsewhere is what would have been published.
 		data, err := e.Data(c)
-		if err != nil || !strings.Contains(string(data), mask) || strings.Contains(string(data), "last-applied") || strings.HasPrefix(string(data), `{"specversion"`) {
+		if err != nil || !strings.Contains(string(data), mask) || strings.Contains(string(data), "last-applied") ||
+			strings.HasPrefix(string(data), `{"specversion"`) {
 			t.Errorf("%s: kept is %s, %v", mode, data, err)
 		}
 	}
@@ -75,14 +77,16 @@ func TestReduced_and_Data_refuse_what_Change_refuses(t *testing.T) {
 
 // What a message is reduced to, and what is kept elsewhere, is redacted as the whole message would have been.
 func TestReduced_is_redacted(t *testing.T) {
-	const object = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","annotations":{"token":"canary-1","other":"kept"}},"spec":{"x":"canary-2"}}`
+	const object = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","annotations":{"token":"canary-1",` +
+		`"other":"kept"}},"spec":{"x":"canary-2"}}`
 	for _, profile := range []Profile{Own, Knative} {
 		e := redacting(t, pods, Config{Profile: profile, Host: "https://api:6443"}, "metadata.annotations.token", "spec.x")
 		c, m := ident(source.Updated, object), dirty()
 		require.NoError(t, e.Reduced(m, c, 5000, "nats-obj:b/n"))
 		data := must.Get(e.Data(c))(t)
 		for _, b := range [][]byte{m.Data, data} {
-			if s := string(b); strings.Contains(s, "canary") || !strings.Contains(s, `"token":"[redacted]"`) || !strings.Contains(s, `"other":"kept"`) {
+			if s := string(b); strings.Contains(s, "canary") || !strings.Contains(s, `"token":"[redacted]"`) ||
+				!strings.Contains(s, `"other":"kept"`) {
 				t.Errorf("%s: %s", profile, s)
 			}
 		}

@@ -28,8 +28,15 @@ func TestParseTemplate_says_what_is_wrong_and_what_is_valid(t *testing.T) {
 	}{
 		{Subject, "", "must not be empty"},
 		{Topic, "", "must not be empty"},
-		{Subject, "k8s.{foo}", "{foo} is not known here; write words of printable ASCII, separated by dots, with {pipeline} {cluster} {group} {version} {resource} {namespace} {name}"},
-		{Topic, "k8s.{name}", "{name} is not known here; write letters, digits, . _ - and {pipeline} {cluster} {group} {version} {resource}"},
+		{
+			Subject, "k8s.{foo}",
+			"{foo} is not known here; write words of printable ASCII, separated by dots, with {pipeline} {cluster} {group} " +
+				"{version} {resource} {namespace} {name}",
+		},
+		{
+			Topic, "k8s.{name}",
+			"{name} is not known here; write letters, digits, . _ - and {pipeline} {cluster} {group} {version} {resource}",
+		},
 		{Subject, "k8s.{}", "{} is not known here"},
 		{Subject, "k8s.{name", "brace"},
 		{Subject, "k8s.name}", "brace"},
@@ -50,7 +57,8 @@ func TestParseTemplate_says_what_is_wrong_and_what_is_valid(t *testing.T) {
 		{Topic, strings.Repeat("x", 250), "249"},
 	} {
 		tmpl, err := ParseTemplate(c.kind, c.text)
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), c.kind.String()+" "+strconv.Quote(c.text)) ||
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.HasPrefix(err.Error(), c.kind.String()+" "+strconv.Quote(c.text)) ||
 			!strings.HasSuffix(err.Error(), "{"+strings.Join(c.kind.Placeholders(), "} {")+"}") {
 			t.Errorf("%s %q: error is %v, want one with %q, the template and what is valid", c.kind, c.text, err, c.want)
 		}
@@ -81,7 +89,8 @@ func TestTemplate_says_which_subjects_it_makes(t *testing.T) {
 		{Topic, "k8s-{cluster}.{group}.{resource}", false, "", ">"},
 	} {
 		tmpl := template(t, c.kind, c.text)
-		if tmpl.String() != c.text || tmpl.PerObject() != c.perObject || tmpl.Literal() != c.literal || tmpl.Wildcard() != c.wildcard {
+		if tmpl.String() != c.text || tmpl.PerObject() != c.perObject || tmpl.Literal() != c.literal ||
+			tmpl.Wildcard() != c.wildcard {
 			t.Errorf("%q: per object %t, literal %q, wildcard %q; want %t, %q, %q",
 				tmpl, tmpl.PerObject(), tmpl.Literal(), tmpl.Wildcard(), c.perObject, c.literal, c.wildcard)
 		}
@@ -114,13 +123,28 @@ func TestTemplate_renders(t *testing.T) {
 		id           source.Ident
 		want, marker string
 	}{
-		{Subject, DefaultSubject, pods, namespaced, "k8s.prod-eu_1.core.pods.%5Fn%2Es.a%2Eb%2A%3E%25%20_", "k8s.prod-eu_1.core.pods._._gap"},
-		{Subject, DefaultSubject, nodes, source.Ident{Name: "_x"}, "k8s.prod-eu_1.core.nodes._.%5Fx", "k8s.prod-eu_1.core.nodes._._gap"},
-		{Subject, DefaultSubject, databases, source.Ident{Namespace: "n", Name: "system:x"}, "k8s.prod-eu_1.example_com.databases.n.system:x", "k8s.prod-eu_1.example_com.databases._._gap"},
+		{
+			Subject, DefaultSubject, pods, namespaced, "k8s.prod-eu_1.core.pods.%5Fn%2Es.a%2Eb%2A%3E%25%20_",
+			"k8s.prod-eu_1.core.pods._._gap",
+		},
+		{
+			Subject, DefaultSubject, nodes,
+			source.Ident{Name: "_x"},
+			"k8s.prod-eu_1.core.nodes._.%5Fx",
+			"k8s.prod-eu_1.core.nodes._._gap",
+		},
+		{
+			Subject, DefaultSubject, databases,
+			source.Ident{Namespace: "n", Name: "system:x"},
+			"k8s.prod-eu_1.example_com.databases.n.system:x", "k8s.prod-eu_1.example_com.databases._._gap",
+		},
 		{Subject, "x-{name}-y.{pipeline}.{version}", pods, source.Ident{Name: "n"}, "x-n-y.audit.v1", "x-_gap-y.audit.v1"},
 		{Subject, "one.{pipeline}", pods, namespaced, "one.audit", "one.audit"},
 		{Topic, DefaultTopic, pods, namespaced, "kubernetes", "kubernetes"},
-		{Topic, "k.{cluster}.{group}.{resource}-{version}_{pipeline}", databases, namespaced, "k.prod-eu.1.example.com.databases-v1_audit", "k.prod-eu.1.example.com.databases-v1_audit"},
+		{
+			Topic, "k.{cluster}.{group}.{resource}-{version}_{pipeline}", databases, namespaced,
+			"k.prod-eu.1.example.com.databases-v1_audit", "k.prod-eu.1.example.com.databases-v1_audit",
+		},
 	} {
 		cfg := config()
 		cfg.Subject = template(t, c.kind, c.text)

@@ -63,7 +63,10 @@ type Retrier struct {
 
 // Retry returns a Retrier in front of next. Nothing is published before its Run runs: Publish waits for it.
 func Retry(next Publisher, p Policy) *Retrier {
-	r := &Retrier{next: next, policy: p.withDefaults(), wake: make(chan struct{}, 1), waiting: make(chan struct{}), failing: map[*attempt]struct{}{}}
+	r := &Retrier{
+		next: next, policy: p.withDefaults(), wake: make(chan struct{}, 1), waiting: make(chan struct{}),
+		failing: map[*attempt]struct{}{},
+	}
 	r.spare.New = func() any {
 		a := &attempt{r: r}
 		a.settle = a.settled

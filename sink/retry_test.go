@@ -180,7 +180,8 @@ func TestRetry_verifies_what_may_have_arrived(t *testing.T) {
 			r := sink.Retry(s, sink.Policy{})
 			defer running(t, r)()
 			got := make(chan outcome, 1)
-			r.Publish(t.Context(), &sink.Message{ID: "a", Shared: shared}, func(rc sink.Receipt, err error) { got <- outcome{rc, err} })
+			r.Publish(t.Context(), &sink.Message{ID: "a", Shared: shared},
+				func(rc sink.Receipt, err error) { got <- outcome{rc, err} })
 			<-got
 			if calls := s.made(); calls[0].verify || calls[1].verify == shared {
 				t.Errorf("shared %v: verified %v, then %v", shared, calls[0].verify, calls[1].verify)

@@ -163,7 +163,8 @@ type RewoundError struct {
 
 // Error implements error.
 func (e *RewoundError) Error() string {
-	return fmt.Sprintf("%s has lost acknowledged messages: it acknowledged %d, and what it has ends at %d, or is something else there",
+	return fmt.Sprintf(
+		"%s has lost acknowledged messages: it acknowledged %d, and what it has ends at %d, or is something else there",
 		e.Target, e.Acknowledged, e.Last)
 }
 

@@ -37,7 +37,10 @@ func (c *Client) Allowed(ctx context.Context, a Action) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	question := review{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
-	question.Spec.Attributes = map[string]string{"verb": a.Verb, "group": a.Group, "resource": a.Resource, "namespace": a.Namespace, "name": a.Name}
+	question.Spec.Attributes = map[string]string{
+		"verb": a.Verb, "group": a.Group, "resource": a.Resource,
+		"namespace": a.Namespace, "name": a.Name,
+	}
 	body, err := json.Marshal(question)
 	if err != nil {
 		return false, err
@@ -57,7 +60,8 @@ func (c *Client) Allowed(ctx context.Context, a Action) (bool, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK {
-		return false, fmt.Errorf("ask for permissions: %w", refused(resp, schema.GroupResource{Group: "authorization.k8s.io", Resource: resource}))
+		return false, fmt.Errorf("ask for permissions: %w",
+			refused(resp, schema.GroupResource{Group: "authorization.k8s.io", Resource: resource}))
 	}
 	var answer review
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {

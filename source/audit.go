@@ -96,7 +96,9 @@ func ItemAt(ctx context.Context, c *Client, s Stream, namespace, name, version s
 // ReadAt returns one object as the stream had it at exactly version: its identity, and JSON that has its metadata.
 // Found is false where the stream did not have it then: it did not exist, or the selectors did not match. The error
 // says why the API server does not tell, see [Audit]; nothing is repeated.
-func ReadAt(ctx context.Context, c *Client, s Stream, namespace, name, version string) (id Ident, raw []byte, found bool, err error) {
+func ReadAt(
+	ctx context.Context, c *Client, s Stream, namespace, name, version string,
+) (id Ident, raw []byte, found bool, err error) {
 	return readAt(ctx, c, s, Ident{Namespace: namespace, Name: name}, pageQuery{exact: version, identities: true})
 }
 

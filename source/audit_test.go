@@ -30,7 +30,8 @@ func TestAudit_tells_what_existed_at_a_version(t *testing.T) {
 		for i := range writes {
 			writes[i].label = "x"
 		}
-		server := newCluster(t, 5000, append(writes, write{rev: 3000, name: "o00001", gone: true}, write{rev: 3001, name: "z", uid: "u-z", label: "x"})...)
+		server := newCluster(t, 5000, append(writes, write{rev: 3000, name: "o00001", gone: true},
+			write{rev: 3001, name: "z", uid: "u-z", label: "x"})...)
 		stream := configMaps
 		stream.LabelSelector = "app=x"
 		var got []string
@@ -65,8 +66,14 @@ func TestAudit_ends_with_what_is_wrong(t *testing.T) {
 		"another version": {"20", always(step{body: listOf("40", "")}), nil, func(err error) bool {
 			return strings.Contains(err.Error(), `asked for a list at 20, the API server sent one at "40"`)
 		}},
-		"no identity":     {"20", always(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &rawjson.UnreadableError{}) }},
-		"half an answer":  {"20", always(step{body: listOf("20", "")[:20], cut: true}), nil, func(err error) bool { return err != nil }},
+		"no identity": {
+			"20", always(step{body: listOf("20", "", nameless["uid"])}), nil,
+			func(err error) bool { return errors.As(err, &rawjson.UnreadableError{}) },
+		},
+		"half an answer": {
+			"20", always(step{body: listOf("20", "")[:20], cut: true}), nil,
+			func(err error) bool { return err != nil },
+		},
 		"f's own error":   {"20", nil, enoughSeen, func(err error) bool { return errors.Is(err, enoughSeen) }},
 		"no such request": {"20", always(step{status: http.StatusBadRequest}), nil, unanswerable},
 	} {
@@ -96,7 +103,8 @@ func TestObjectsAt_tells_what_existed_at_a_version(t *testing.T) {
 		told := map[string]struct{}{} // some of them twice
 		err := ObjectsAt(t.Context(), server.script.client(), configMaps, "2000", func(id Ident, b *Body) error {
 			told[id.Key()+" "+id.UID+" "+id.ResourceVersion] = struct{}{}
-			if text := string(b.Bytes()); !strings.HasPrefix(text, `{"kind":"ConfigMap","apiVersion":"v1",`) || !strings.Contains(text, `"`+id.UID+`"`) {
+			if text := string(b.Bytes()); !strings.HasPrefix(text, `{"kind":"ConfigMap","apiVersion":"v1",`) ||
+				!strings.Contains(text, `"`+id.UID+`"`) {
 				t.Errorf("the body is %s", text)
 			}
 			return nil
@@ -135,11 +143,15 @@ func TestObjectsAt_ends_with_what_is_wrong(t *testing.T) {
 
 func TestReadAt_tells_one_object_at_a_version(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-1"}, write{rev: 12, name: "b", uid: "u-b"}, write{rev: 20, name: "a", gone: true},
+		server := newCluster(t, 40, write{rev: 10, name: "a", uid: "u-1"}, write{rev: 12, name: "b", uid: "u-b"},
+			write{rev: 20, name: "a", gone: true},
 			write{rev: 30, name: "a", uid: "u-2"})
 		server.compacted = 5
 		client := server.script.client()
-		for version, want := range map[string]Ident{"9": {}, "10": known("a", "u-1", 10), "19": known("a", "u-1", 10), "20": {}, "40": known("a", "u-2", 30)} {
+		for version, want := range map[string]Ident{
+			"9": {}, "10": known("a", "u-1", 10), "19": known("a", "u-1", 10),
+			"20": {}, "40": known("a", "u-2", 30),
+		} {
 			id, _, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version)
 			assert.True(t, err == nil && id == want && found == (want != Ident{}),
 				"at %s: %+v, %v, %v, want %+v", version, id, found, err, want)
@@ -147,7 +159,8 @@ func TestReadAt_tells_one_object_at_a_version(t *testing.T) {
 		for version, wrong := range map[string]func(error) bool{
 			"4": expired, "41": tooLarge, "": func(err error) bool { return errors.Is(err, errNoVersion) },
 		} {
-			if id, _, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version); err == nil || !wrong(err) || found || id != (Ident{}) {
+			if id, _, found, err := ReadAt(t.Context(), client, configMaps, "default", "a", version); err == nil ||
+				!wrong(err) || found || id != (Ident{}) {
 				t.Errorf("at %q: %+v, %v, %v", version, id, found, err)
 			}
 		}
@@ -157,11 +170,18 @@ func TestReadAt_tells_one_object_at_a_version(t *testing.T) {
 // Names of some resources contain what means something in a selector.
 func TestStream_is_narrowed_to_one_object(t *testing.T) {
 	for want, s := range map[string]Stream{
-		"ns|metadata.name=a|":                             configMaps.only("ns", "a"),
-		"|metadata.name=a|":                               Stream{Resource: nodes}.only("", "a"),
-		"ns|metadata.name=a,spec.nodeName=|b":             Stream{Resource: pods, FieldSelector: "spec.nodeName=", LabelSelector: "b"}.only("ns", "a"),
-		"ns|metadata.name=a,metadata.name=c|":             Stream{Resource: pods, Namespace: "ns", FieldSelector: "metadata.name=c"}.only("ns", "a"),
-		`|metadata.name=system:a\,b\=c\\d,metadata.x!=y|`: Stream{Resource: nodes, FieldSelector: "metadata.x!=y"}.only("", `system:a,b=c\d`),
+		"ns|metadata.name=a|": configMaps.only("ns", "a"),
+		"|metadata.name=a|":   Stream{Resource: nodes}.only("", "a"),
+		"ns|metadata.name=a,spec.nodeName=|b": Stream{
+			Resource: pods, FieldSelector: "spec.nodeName=",
+			LabelSelector: "b",
+		}.only("ns", "a"),
+		"ns|metadata.name=a,metadata.name=c|": Stream{
+			Resource: pods, Namespace: "ns",
+			FieldSelector: "metadata.name=c",
+		}.only("ns", "a"),
+		`|metadata.name=system:a\,b\=c\\d,metadata.x!=y|`: Stream{Resource: nodes, FieldSelector: "metadata.x!=y"}.only("",
+			`system:a,b=c\d`),
 	} {
 		assert.Equal(t, want, s.Namespace+"|"+s.FieldSelector+"|"+s.LabelSelector)
 	}
@@ -217,9 +237,11 @@ func TestReader_lists_anew_when_it_is_asked_to(t *testing.T) {
 			timer := time.AfterFunc(10*time.Second, func() { again <- Why{CauseAudit, "the audit found a difference"} })
 			defer timer.Stop()
 			begin := time.Now()
-			got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again}, r, until(r, "listed 20"))
+			got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again},
+				r, until(r, "listed 20"))
 			check(t, got, want...)
-			if p := r.gap(); err != nil || p.Why != (Why{CauseAudit, "the audit found a difference"}) || r.counted("asked") != 1 || len(r.open) > 0 {
+			if p := r.gap(); err != nil || p.Why != (Why{CauseAudit, "the audit found a difference"}) ||
+				r.counted("asked") != 1 || len(r.open) > 0 {
 				t.Errorf("error %v, gap %+v, counted %v, %d tickets open", err, p, r.reasons, len(r.open))
 			}
 			assert.LessOrEqual(t, time.Since(begin), c.noRoom+15*time.Second, "it took")
@@ -243,8 +265,10 @@ func TestReader_passes_over_nothing_when_it_is_asked_to_list(t *testing.T) {
 		timer := time.AfterFunc(10*time.Second, func() { again <- Why{CauseAudit, "the audit found a difference"} })
 		defer timer.Stop()
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}, remember: true}
-		got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again}, r, until(r, "updated a@35 watch"))
-		check(t, got, "updated a@20 watch", "gap 20", "added a@20 relist", "listed 20", "updated a@30 watch", "updated a@35 watch")
+		got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Again: again},
+			r, until(r, "updated a@35 watch"))
+		check(t, got, "updated a@20 watch", "gap 20", "added a@20 relist", "listed 20", "updated a@30 watch",
+			"updated a@35 watch")
 		assert.NoError(t, err)
 	})
 }
@@ -252,7 +276,11 @@ func TestReader_passes_over_nothing_when_it_is_asked_to_list(t *testing.T) {
 func TestWatch_that_has_expired_is_not_taken_for_one_that_was_cut_off(t *testing.T) {
 	asked := askedError{Why{CauseAudit, "the audit found a difference"}}
 	for _, c := range []struct{ err, cut, want error }{
-		{io.EOF, asked, asked}, {nil, asked, asked}, {io.EOF, context.Canceled, io.EOF}, {gone(), nil, gone()}, {gone(), asked, gone()},
+		{io.EOF, asked, asked},
+		{nil, asked, asked},
+		{io.EOF, context.Canceled, io.EOF},
+		{gone(), nil, gone()},
+		{gone(), asked, gone()},
 	} {
 		if got := outcome(c.err, c.cut); got == nil || got.Error() != c.want.Error() {
 			t.Errorf("%v, cut off because of %v: %v, want %v", c.err, c.cut, got, c.want)

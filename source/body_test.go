@@ -38,7 +38,10 @@ func TestHeld_is_not_less_than_what_a_change_takes_in_memory(t *testing.T) {
 }
 
 func TestNewBody_joins_copies_of_its_parts(t *testing.T) {
-	for _, size := range []int{0, 1, minBody - 1, minBody, minBody + 1, 2*minBody - 1, 2 * minBody, 2*minBody + 1, maxBody - 1, maxBody, maxBody + 1} {
+	for _, size := range []int{
+		0, 1, minBody - 1, minBody, minBody + 1, 2*minBody - 1, 2 * minBody, 2*minBody + 1,
+		maxBody - 1, maxBody, maxBody + 1,
+	} {
 		whole := bytes.Repeat([]byte("0123456789abcde"), size/15+1)[:size]
 		parts := [][]byte{bytes.Clone(whole[:size/3]), nil, bytes.Clone(whole[size/3:])}
 		// Twice: the second may be memory that was used before.

@@ -96,7 +96,10 @@ func ParseName(name string) (s Stream, ok bool) {
 	resource, namespace, within := strings.Cut(name, "/")
 	plural, rest, found := strings.Cut(resource, ".")
 	version, group, _ := strings.Cut(rest, ".")
-	s = Stream{Resource: Resource{Group: group, Version: version, Resource: plural, Namespaced: within}, Namespace: namespace}
+	s = Stream{
+		Resource:  Resource{Group: group, Version: version, Resource: plural, Namespaced: within},
+		Namespace: namespace,
+	}
 	return s, found && s.Name() == name
 }
 

@@ -237,8 +237,8 @@ func (c *Client) url(s Stream, q url.Values) url.URL {
 	return u
 }
 
-// Get answers a GET of a path that begins with a slash. Accept is the media type that is asked for, and what an error is
-// about. The error is the API server's own where it sent one. The caller closes the answer.
+// Get answers a GET of a path that begins with a slash. Accept is the media type that is asked for, and what an error
+// is about. The error is the API server's own where it sent one. The caller closes the answer.
 func (c *Client) Get(ctx context.Context, path, accept string, what schema.GroupResource) (io.ReadCloser, error) {
 	u := c.base
 	u.Path = joinPath(u.Path, path)

@@ -88,7 +88,8 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	c.mu.Lock()
 	n := len(c.asked)
-	c.asked, c.paths, c.accepted = append(c.asked, q), append(c.paths, r.URL.Path), append(c.accepted, r.Header.Get("Accept"))
+	c.asked, c.paths, c.accepted = append(c.asked, q), append(c.paths, r.URL.Path),
+		append(c.accepted, r.Header.Get("Accept"))
 	c.mu.Unlock()
 	if q.Get("watch") == "" {
 		c.count(1)
@@ -142,11 +143,15 @@ func (c *cluster) answer(q url.Values) step {
 		}
 	}
 	if version < c.compacted {
-		return step{status: http.StatusGone, body: statusOf(http.StatusGone, "Expired", "the required revision has been compacted")}
+		return step{status: http.StatusGone, body: statusOf(http.StatusGone, "Expired",
+			"the required revision has been compacted")}
 	}
 	if version > c.now {
-		return step{status: http.StatusGatewayTimeout, body: `{"kind":"Status","status":"Failure","reason":"Timeout","code":504,` +
-			`"message":"Too large resource version","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large"}]}}`}
+		return step{
+			status: http.StatusGatewayTimeout,
+			body: `{"kind":"Status","status":"Failure","reason":"Timeout","code":504,` +
+				`"message":"Too large resource version","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large"}]}}`,
+		}
 	}
 	items, more := c.items(version, label, name), ""
 	if limit, _ := strconv.Atoi(q.Get("limit")); from+limit < len(items) {
@@ -159,7 +164,8 @@ func (c *cluster) answer(q url.Values) step {
 }
 
 func statusOf(code int, reason, message string) string {
-	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason, code, message)
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason,
+		code, message)
 }
 
 // states are the writes that stand at a version, by name.
@@ -195,7 +201,8 @@ func (c *cluster) items(version int, label, name string) (items []string) {
 
 func (c *cluster) watch(version int, label string) step {
 	if version < c.oldest {
-		return step{body: frameOf("ERROR", statusOf(http.StatusGone, "Expired", fmt.Sprintf("too old resource version: %d (%d)", version, c.oldest)))}
+		return step{body: frameOf("ERROR", statusOf(http.StatusGone, "Expired",
+			fmt.Sprintf("too old resource version: %d (%d)", version, c.oldest)))}
 	}
 	var frames strings.Builder
 	for _, w := range c.writes {

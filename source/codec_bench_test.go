@@ -64,7 +64,8 @@ func BenchmarkFrame(b *testing.B) {
 }
 
 func BenchmarkFrame_pretty_printed(b *testing.B) {
-	line := bytes.Replace(rawjsontest.ServerFrame(b, "MODIFIED", rawjsontest.Pod(1)), []byte(`{"type":`), []byte("{\n  \"type\": "), 1)
+	line := bytes.Replace(rawjsontest.ServerFrame(b, "MODIFIED", rawjsontest.Pod(1)), []byte(`{"type":`),
+		[]byte("{\n  \"type\": "), 1)
 	fr := rawjson.NewReader(&loop{body: line})
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
@@ -124,7 +125,10 @@ func BenchmarkSharedWatch(b *testing.B) {
 	for _, followers := range []int{1, 2, 300} {
 		b.Run(fmt.Sprint(followers), func(b *testing.B) {
 			w := NewWatches(nil, 16<<20)
-			s := &sharedWatch{watches: w, scope: Stream{Resource: Resource{Namespaced: true}}, followers: map[string][]*follower{}, room: make(chan struct{}, 1)}
+			s := &sharedWatch{
+				watches: w, scope: Stream{Resource: Resource{Namespaced: true}},
+				followers: map[string][]*follower{}, room: make(chan struct{}, 1),
+			}
 			var all []*follower
 			for i := range followers {
 				m := &membership{watches: w}

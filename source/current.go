@@ -106,7 +106,9 @@ func (l *currentList) page(ctx context.Context, token string) (meta rawjson.List
 
 // retried reads a page, again and again if need be. Read reports whether it came further than before: f may take longer
 // than an API server waits. Later is not empty where the list goes on with that token only.
-func (l *currentList) retried(ctx context.Context, token string, read func() (more bool, err error)) (later string, err error) {
+func (l *currentList) retried(
+	ctx context.Context, token string, read func() (more bool, err error),
+) (later string, err error) {
 	var retry backoff
 	var patient patience
 	for {

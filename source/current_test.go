@@ -27,7 +27,8 @@ func current(t *testing.T, server *cluster, before func(told int) error) (told [
 	t.Helper()
 	version, at := "", ""
 	defer func() {
-		assert.True(t, err != nil || version != "" && (at == "" || version == at), "the list is of %q, its end of %q", version, at)
+		assert.True(t, err != nil || version != "" && (at == "" || version == at), "the list is of %q, its end of %q",
+			version, at)
 	}()
 	version, err = Current(t.Context(), server.script.client(), configMaps, func(item *Item) error {
 		if before != nil {
@@ -56,7 +57,8 @@ func TestCurrent_tells_what_exists(t *testing.T) {
 		assert.True(t, err == nil && slices.Equal(got, want),
 			"error %v, %d objects, want %d", err, len(got), len(want))
 		for i, q := range server.asked {
-			if server.accepted[i] != acceptObjects || q.Get("resourceVersion") != "" || q.Get("limit") != map[bool]string{true: "1", false: strconv.Itoa(pageSize)}[i == 0] {
+			if server.accepted[i] != acceptObjects || q.Get("resourceVersion") != "" ||
+				q.Get("limit") != map[bool]string{true: "1", false: strconv.Itoa(pageSize)}[i == 0] {
 				t.Errorf("asked for %v, accepting %s", q, server.accepted[i])
 			}
 		}
@@ -67,10 +69,16 @@ func TestCurrent_asks_again_and_tells_nothing_twice(t *testing.T) {
 	writes, want := manyObjects(pageSize + 10)
 	items := newCluster(t, 5000, writes...).items(5000, "", "")
 	for name, fault := range map[string]*step{
-		"no answer":            {cut: true},
-		"half a page":          {body: listOf("5000", "5000-501", items[1:pageSize+1]...)[:20000], cut: true},
-		"too many requests":    {status: http.StatusTooManyRequests, after: "1", body: statusOf(http.StatusTooManyRequests, "TooManyRequests", "slow down")},
-		"an error for a while": {status: http.StatusInternalServerError, body: statusOf(http.StatusInternalServerError, "InternalError", "etcd")},
+		"no answer":   {cut: true},
+		"half a page": {body: listOf("5000", "5000-501", items[1:pageSize+1]...)[:20000], cut: true},
+		"too many requests": {
+			status: http.StatusTooManyRequests, after: "1",
+			body: statusOf(http.StatusTooManyRequests, "TooManyRequests", "slow down"),
+		},
+		"an error for a while": {
+			status: http.StatusInternalServerError,
+			body:   statusOf(http.StatusInternalServerError, "InternalError", "etcd"),
+		},
 	} {
 		for _, first := range []int{0, 1} {
 			if first == 0 && name == "half a page" {
@@ -98,7 +106,8 @@ func TestCurrent_misses_nothing_where_an_object_goes_while_a_page_of_no_version_
 	for name, forgets := range map[string]bool{"the first page": false, "one read on as of later": true} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			writes, want := manyObjects(10)
-			server := newCluster(t, 20, append(writes, write{rev: 11, name: "o00001", uid: "u-o00001", gone: true}, write{rev: 12, name: "o00002", uid: "u-o00002", gone: true})...)
+			server := newCluster(t, 20, append(writes, write{rev: 11, name: "o00001", uid: "u-o00001", gone: true},
+				write{rev: 12, name: "o00002", uid: "u-o00002", gone: true})...)
 			server.now = 10
 			goes := func() { // two that a broken page has told
 				server.mu.Lock()
@@ -110,7 +119,8 @@ func TestCurrent_misses_nothing_where_an_object_goes_while_a_page_of_no_version_
 				token := q.Get("continue")
 				if forgets && strings.HasPrefix(token, "10-") {
 					body := statusOf(http.StatusGone, "Expired", "the provided continue parameter is too old")
-					return &step{status: http.StatusGone, body: strings.Replace(body, `"kind"`, `"metadata":{"continue":"latest-1"},"kind"`, 1)}
+					return &step{status: http.StatusGone, body: strings.Replace(body, `"kind"`,
+						`"metadata":{"continue":"latest-1"},"kind"`, 1)}
 				}
 				if broke || token != map[bool]string{true: "latest-1"}[forgets] {
 					return nil
@@ -138,7 +148,8 @@ func forgetting(token string) func(int, url.Values) *step {
 			return nil
 		}
 		body := statusOf(http.StatusGone, "Expired", "the provided continue parameter is too old")
-		return &step{status: http.StatusGone, body: strings.Replace(body, `"kind"`, fmt.Sprintf(`"metadata":{"continue":%q},"kind"`, token), 1)}
+		return &step{status: http.StatusGone, body: strings.Replace(body, `"kind"`,
+			fmt.Sprintf(`"metadata":{"continue":%q},"kind"`, token), 1)}
 	}
 }
 
@@ -168,13 +179,22 @@ func TestCurrent_ends_with_what_is_wrong(t *testing.T) {
 		f     error
 		wrong func(error) bool
 	}{
-		"f's own error":                     {nil, enough, func(err error) bool { return errors.Is(err, enough) }},
-		"no such resource":                  {always(step{status: http.StatusNotFound}), nil, unanswerable},
-		"no permission, however often":      {always(step{status: http.StatusForbidden, body: statusOf(403, "Forbidden", "no")}), nil, func(err error) bool { return err != nil }},
-		"no identity":                       {always(step{body: listOf("20", "", nameless["uid"])}), nil, func(err error) bool { return errors.As(err, &rawjson.UnreadableError{}) }},
-		"gone, and no way to go on":         {forgetting(""), nil, expired},
-		"gone, and told to ask the same":    {forgetting(fmt.Sprintf("5000-%d", pageSize)), nil, expired},
-		"no more than one answer is wanted": {nil, context.Canceled, func(err error) bool { return errors.Is(err, context.Canceled) }},
+		"f's own error":    {nil, enough, func(err error) bool { return errors.Is(err, enough) }},
+		"no such resource": {always(step{status: http.StatusNotFound}), nil, unanswerable},
+		"no permission, however often": {always(step{
+			status: http.StatusForbidden,
+			body:   statusOf(403, "Forbidden", "no"),
+		}), nil, func(err error) bool { return err != nil }},
+		"no identity": {
+			always(step{body: listOf("20", "", nameless["uid"])}), nil,
+			func(err error) bool { return errors.As(err, &rawjson.UnreadableError{}) },
+		},
+		"gone, and no way to go on":      {forgetting(""), nil, expired},
+		"gone, and told to ask the same": {forgetting(fmt.Sprintf("5000-%d", pageSize)), nil, expired},
+		"no more than one answer is wanted": {
+			nil, context.Canceled,
+			func(err error) bool { return errors.Is(err, context.Canceled) },
+		},
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			server := newCluster(t, 5000, writes...)

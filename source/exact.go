@@ -19,7 +19,9 @@ const readTimeout = 30 * time.Second
 
 // readExact reads one object as the stream had it at q.exact, and hands over its JSON, valid until item returns. Found
 // is false where the stream did not have it then: it did not exist, or the selectors did not match.
-func (c *Client) readExact(ctx context.Context, s Stream, key Ident, q pageQuery, item func(Ident, []byte)) (found bool, err error) {
+func (c *Client) readExact(
+	ctx context.Context, s Stream, key Ident, q pageQuery, item func(Ident, []byte),
+) (found bool, err error) {
 	if !q.placed {
 		p, err := c.places.take(ctx, s.GroupResource(), true)
 		if err != nil {

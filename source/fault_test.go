@@ -53,8 +53,10 @@ func mustBackOff(t *testing.T, waits []time.Duration) {
 
 // Objects without an identity, as some aggregated API servers send them.
 var nameless = map[string]string{
-	"name":            `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"default","uid":"u-x","resourceVersion":"9"}}`,
-	"uid":             `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default","resourceVersion":"9"}}`,
+	"name": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"default","uid":"u-x",` +
+		`"resourceVersion":"9"}}`,
+	"uid": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default",` +
+		`"resourceVersion":"9"}}`,
 	"resourceVersion": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default","uid":"u-x"}}`,
 }
 
@@ -78,12 +80,15 @@ func TestReader_waits_in_sight_at_a_watched_object_without_identity(t *testing.T
 
 func TestReader_goes_on_when_an_object_has_an_identity_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bad := step{want: "resourceVersion=7", body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", nameless["uid"])}
+		bad := step{want: "resourceVersion=7", body: frameOf("ADDED", cm("a", "u-a", "8")) +
+			frameOf("ADDED", nameless["uid"])}
 		s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, bad, bad, bad,
-			step{want: "resourceVersion=7", hold: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("x", "u-x", "9"))})
+			step{want: "resourceVersion=7", hold: true, body: frameOf("ADDED", cm("a", "u-a", "8")) +
+				frameOf("ADDED", cm("x", "u-x", "9"))})
 		r := &recorder{}
 		got, _ := runUntil(t, s, r, lines(r, 7))
-		check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added a@8 watch", "added a@8 watch", "added a@8 watch", "added x@9 watch")
+		check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added a@8 watch", "added a@8 watch", "added a@8 watch",
+			"added x@9 watch")
 		assert.Equal(t, "watching", r.states[len(r.states)-1], "the last state")
 	})
 }
@@ -115,11 +120,18 @@ func TestReader_waits_in_sight_at_a_listed_object_without_identity(t *testing.T)
 }
 
 func TestReader_waits_as_long_as_the_API_server_asks(t *testing.T) {
-	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"slow down"`
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,` +
+		`"message":"slow down"`
 	for name, busy := range map[string]step{
-		"by a header":                    {status: http.StatusTooManyRequests, after: "7", body: "Too many requests, please try again later.\n"},
-		"by a header beside a status":    {status: http.StatusTooManyRequests, after: "7", body: status + "}"},
-		"by a status":                    {status: http.StatusTooManyRequests, body: status + `,"details":{"retryAfterSeconds":7}}`},
+		"by a header": {
+			status: http.StatusTooManyRequests, after: "7",
+			body: "Too many requests, please try again later.\n",
+		},
+		"by a header beside a status": {status: http.StatusTooManyRequests, after: "7", body: status + "}"},
+		"by a status": {
+			status: http.StatusTooManyRequests,
+			body:   status + `,"details":{"retryAfterSeconds":7}}`,
+		},
 		"by an error in a watch's frame": {body: frameOf("ERROR", status+`,"details":{"retryAfterSeconds":7}}`)},
 		"while it starts":                {status: http.StatusServiceUnavailable, after: "7"},
 	} {
@@ -158,8 +170,9 @@ func TestBackoff_does_not_wait_for_ever_because_it_is_asked_to(t *testing.T) {
 
 func TestReader_asks_less_and_less_often_where_a_watch_ends_at_once(t *testing.T) {
 	for name, ends := range map[string]step{
-		"in good order":                    {},
-		"with an error":                    {body: frameOf("ERROR", `{"kind":"Status","code":500,"reason":"InternalError","status":"Failure"}`)},
+		"in good order": {},
+		"with an error": {body: frameOf("ERROR",
+			`{"kind":"Status","code":500,"reason":"InternalError","status":"Failure"}`)},
 		"after what was shown before":      {body: frameOf("ADDED", cm("a", "u-a", "7"))},
 		"after a bookmark that is no news": {body: bookmark("7")},
 		"in the middle of a frame":         {body: `{"type":"ADD`, cut: true},
@@ -257,7 +270,8 @@ func TestReader_holds_little_of_a_list_without_pages(t *testing.T) {
 	list := func(total int) string {
 		var items []string
 		for i := range 8 {
-			items = append(items, strings.Replace(cm(fmt.Sprint("o", i), "u", "3"), `"v"`, `"`+strings.Repeat("v", total/8)+`"`, 1))
+			items = append(items, strings.Replace(cm(fmt.Sprint("o", i), "u", "3"), `"v"`, `"`+strings.Repeat("v", total/8)+`"`,
+				1))
 		}
 		return listOf("7", "", items...)
 	}

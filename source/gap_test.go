@@ -26,7 +26,8 @@ func TestReader_lists_at_the_oldest_version_and_watches_on_from_there(t *testing
 			server.oldest = 40
 			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
 			got, _ := server.run(r, bounds, until(r, "deleted b@43 watch"))
-			check(t, got, "gap 40", "added a@20 relist", "listed 40", "updated a@41 watch", "added b@42 watch", "deleted b@43 watch")
+			check(t, got, "gap 40", "added a@20 relist", "listed 40", "updated a@41 watch", "added b@42 watch",
+				"deleted b@43 watch")
 		})
 	}
 }
@@ -103,7 +104,8 @@ func TestReader_lists_at_the_newest_version_where_it_must(t *testing.T) {
 	} {
 		for what, bounds := range map[string]Recovery{"": enough, " and nothing is read back": {}} {
 			must.RunInBubble(t, name+what, func(t *testing.T) {
-				server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"}, write{rev: 55, name: "a", uid: "u-a"})
+				server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"},
+					write{rev: 55, name: "a", uid: "u-a"})
 				server.oldest, server.fault = 40, c.fault
 				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
 				got, err := server.run(r, bounds, until(r, "listed 60"))
@@ -135,7 +137,8 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 			Owed{},
 			false,
 			[]string{"updated a@41 recovered", "updated a@42 recovered"},
-			"too old resource version: 5 (40); " + gone + "; 2 changes were read back, those of 1 object not completely (the required",
+			"too old resource version: 5 (40); " + gone +
+				"; 2 changes were read back, those of 1 object not completely (the required",
 		},
 		"when a list is owed whose gap was announced": {
 			enough,
@@ -149,7 +152,8 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 			Owed{},
 			true,
 			[]string{"updated a@20 recovered", "updated a@41 recovered", "updated a@42 recovered"},
-			"; 1 change was read back, what was created and deleted in between is not known; " + gone + "; 2 changes were read back, those",
+			"; 1 change was read back, what was created and deleted in between is not known; " + gone +
+				"; 2 changes were read back, those",
 		},
 		"within the bounds of one gap": {
 			Recovery{Reads: 3},
@@ -177,7 +181,8 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 				if c.bounds.Time > 0 && q.Get("fieldSelector") != "" {
 					<-time.After(time.Second)
 				}
-				if exact := q.Get("resourceVersionMatch") != ""; !c.late || exact && q.Get("limit") == "1" && q.Get("fieldSelector") == "" {
+				if exact := q.Get("resourceVersionMatch") != ""; !c.late ||
+					exact && q.Get("limit") == "1" && q.Get("fieldSelector") == "" {
 					server.compacted = 41
 				}
 				return nil
@@ -256,7 +261,8 @@ func TestReader_follows_an_oldest_version_that_moves_on_until_it_outruns_it(t *t
 
 func TestReader_begins_at_the_newest_version_again_where_a_list_at_an_old_one_expires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"}, write{rev: 20, name: "a", uid: "u-a"},
+		server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"},
+			write{rev: 20, name: "a", uid: "u-a"},
 			write{rev: 30, name: "a", uid: "u-a"})
 		server.oldest, server.fault = 40, func(n int, q url.Values) *step {
 			if strings.HasPrefix(q.Get("continue"), "40-") {
@@ -266,7 +272,8 @@ func TestReader_begins_at_the_newest_version_again_where_a_list_at_an_old_one_ex
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 4)}}
 		got, _ := server.run(r, enough, until(r, "listed 60"))
-		check(t, got, "updated a@20 recovered", "gap 40", "added a@30 relist", "gap 60", "added a@30 relist", "added b@4 relist", "listed 60")
+		check(t, got, "updated a@20 recovered", "gap 40", "added a@30 relist", "gap 60", "added a@30 relist",
+			"added b@4 relist", "listed 60")
 		if p := r.gap(); p.Message != "too old resource version: 5 (40)" {
 			t.Errorf("the second gap is %+v: what was recovered is behind the first", p)
 		}
@@ -292,7 +299,8 @@ func TestReader_keeps_to_the_oldest_version_as_long_as_watches_show_something(t 
 				return nil
 			}
 			from = strconv.Itoa(at + 1)
-			return &step{cut: true, body: frameOf("MODIFIED", cm("a", "u-a", from)) + frameOf("MODIFIED", cm("a", "u-a", strconv.Itoa(at+2)))}
+			return &step{cut: true, body: frameOf("MODIFIED", cm("a", "u-a", from)) +
+				frameOf("MODIFIED", cm("a", "u-a", strconv.Itoa(at+2)))}
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 5)}}
 		got, _ := server.run(r, Recovery{}, until(r, "updated a@199 watch"))
@@ -309,11 +317,17 @@ func TestReader_keeps_to_the_oldest_version_as_long_as_watches_show_something(t 
 
 func TestComparison_holds_only_what_differs(t *testing.T) {
 	c := comparison{seed: maphash.MakeSeed(), published: map[uint64]uint64{}, found: map[uint64]int{}}
-	published := []Ident{known("same", "u-s", 2), known("newer", "u-n", 3), known("replaced", "u-1", 4), known("gone", "u-g", 5), known("moved", "u-m", 6)}
+	published := []Ident{
+		known("same", "u-s", 2), known("newer", "u-n", 3), known("replaced", "u-1", 4),
+		known("gone", "u-g", 5), known("moved", "u-m", 6),
+	}
 	for _, id := range published {
 		c.published[c.key(id)] = c.state(id)
 	}
-	for _, id := range []Ident{known("same", "u-s", 2), known("newer", "u-n", 7), known("replaced", "u-2", 4), known("new", "u-x", 8)} {
+	for _, id := range []Ident{
+		known("same", "u-s", 2), known("newer", "u-n", 7), known("replaced", "u-2", 4),
+		known("new", "u-x", 8),
+	} {
 		c.item(id)
 	}
 	published[4] = known("moved", "u-m", 9) // published meanwhile

@@ -47,7 +47,10 @@ func joinIdentity[T string | []byte](namespace, name, uid, version T) Identity {
 	b = append(b, version...)
 	s := string(b)
 	return Identity{
-		Ident: Ident{Namespace: s[:len(namespace)], Name: s[nameAt:uidAt], UID: s[uidAt:versionAt], ResourceVersion: s[versionAt:]},
-		key:   s[:uidAt],
+		Ident: Ident{
+			Namespace: s[:len(namespace)], Name: s[nameAt:uidAt], UID: s[uidAt:versionAt],
+			ResourceVersion: s[versionAt:],
+		},
+		key: s[:uidAt],
 	}
 }

@@ -34,10 +34,22 @@ func TestNewListBody_has_kind_and_apiVersion(t *testing.T) {
 		{`{}`, nodes, `{"kind":"Node","apiVersion":"v1"}`},
 		{"{ \n}", nodes, "{\"kind\":\"Node\",\"apiVersion\":\"v1\" \n}"},
 		{`{ "metadata" : {} }`, nodes, `{"kind":"Node","apiVersion":"v1", "metadata" : {} }`},
-		{`{"spec":{"kind":"x","apiVersion":"y"}}`, nodes, `{"kind":"Node","apiVersion":"v1","spec":{"kind":"x","apiVersion":"y"}}`},
-		{`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{}}`, widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{}}`},
-		{`{"kind":"Widget","apiVersion":"example.com/v1","metadata":{}}`, widgets, `{"kind":"Widget","apiVersion":"example.com/v1","metadata":{}}`},
-		{`{"action":{"metadata":1},"apiVersion":"example.com/v1","data":[],"kind":"Widget"}`, widgets, `{"action":{"metadata":1},"apiVersion":"example.com/v1","data":[],"kind":"Widget"}`},
+		{
+			`{"spec":{"kind":"x","apiVersion":"y"}}`, nodes,
+			`{"kind":"Node","apiVersion":"v1","spec":{"kind":"x","apiVersion":"y"}}`,
+		},
+		{
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{}}`, widgets,
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{}}`,
+		},
+		{
+			`{"kind":"Widget","apiVersion":"example.com/v1","metadata":{}}`, widgets,
+			`{"kind":"Widget","apiVersion":"example.com/v1","metadata":{}}`,
+		},
+		{
+			`{"action":{"metadata":1},"apiVersion":"example.com/v1","data":[],"kind":"Widget"}`, widgets,
+			`{"action":{"metadata":1},"apiVersion":"example.com/v1","data":[],"kind":"Widget"}`,
+		},
 		{`{"kin\u0064":"Pod","metadata":{}}`, pods, `{"apiVersion":"v1","kin\u0064":"Pod","metadata":{}}`},
 		{`{"apiVersion":"v1","metadata":{}}`, pods, `{"kind":"Pod","apiVersion":"v1","metadata":{}}`},
 	} {
@@ -53,9 +65,13 @@ func TestNewListBody_has_kind_and_apiVersion(t *testing.T) {
 // What follows is written by the encoder of the API server.
 
 func TestReadList_makes_the_bodies_that_a_watch_would_show(t *testing.T) {
-	typed := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "tok"}}
+	typed := &corev1.PodList{
+		TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "tok"},
+	}
 	custom := &unstructured.UnstructuredList{Object: map[string]any{
-		"kind": "WidgetList", "apiVersion": "example.com/v1", "metadata": map[string]any{"resourceVersion": "7", "continue": "tok"},
+		"kind": "WidgetList", "apiVersion": "example.com/v1",
+		"metadata": map[string]any{"resourceVersion": "7", "continue": "tok"},
 	}}
 	var typedBodies, customBodies []string
 	for i, s := range rawjsontest.Hostile {
@@ -129,9 +145,12 @@ func TestReader_ends_when_it_is_asked_to_with_everything_delivered(t *testing.T)
 		done func(*recorder) bool
 		want string
 	}{
-		"while it watches": {done: func(r *recorder) bool { return slices.Contains(r.seen(), "updated a@35 watch") }, want: "updated a@35 watch"},
-		"at once":          {done: func(*recorder) bool { return true }},
-		"while it fails":   {away: true, done: func(r *recorder) bool { return r.counted("not-found") > 3 }},
+		"while it watches": {
+			done: func(r *recorder) bool { return slices.Contains(r.seen(), "updated a@35 watch") },
+			want: "updated a@35 watch",
+		},
+		"at once":        {done: func(*recorder) bool { return true }},
+		"while it fails": {away: true, done: func(r *recorder) bool { return r.counted("not-found") > 3 }},
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			server := newCluster(t, 40, write{rev: 10, name: "a", uid: "ua"}, write{rev: 35, name: "a", uid: "ua"})

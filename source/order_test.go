@@ -88,7 +88,8 @@ func TestReader_passes_on_everything_of_a_watch_before_the_list_that_follows_it(
 			}
 		}}
 		got, _ := runUntil(t, s, r, lines(r, n+5))
-		if len(got) != n+5 || got[n+1] != fmt.Sprintf("updated a@%d watch", 7+n) || got[n+2] != "gap 500" || len(r.open) != 0 {
+		if len(got) != n+5 || got[n+1] != fmt.Sprintf("updated a@%d watch", 7+n) || got[n+2] != "gap 500" ||
+			len(r.open) != 0 {
 			t.Errorf("%d lines, the last of them %v, and %d open tickets", len(got), got[max(0, len(got)-5):], len(r.open))
 		}
 	})
@@ -98,10 +99,13 @@ func TestReader_passes_on_everything_of_a_watch_before_the_list_that_follows_it(
 func TestReader_shows_all_changes_of_one_version(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
-			step{want: "resourceVersion=7", body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("DELETED", cm("b", "u-b", "9")), cut: true},
-			step{want: "resourceVersion=8", body: frameOf("DELETED", cm("b", "u-b", "9")) + frameOf("DELETED", cm("c", "u-c", "9")), cut: true},
+			step{want: "resourceVersion=7", body: frameOf("ADDED", cm("a", "u-a", "8")) +
+				frameOf("DELETED", cm("b", "u-b", "9")), cut: true},
+			step{want: "resourceVersion=8", body: frameOf("DELETED", cm("b", "u-b", "9")) +
+				frameOf("DELETED", cm("c", "u-c", "9")), cut: true},
 			step{
-				want: "resourceVersion=8", body: frameOf("DELETED", cm("b", "u-b", "9")) + frameOf("DELETED", cm("c", "u-c", "9")) + bookmark("9"),
+				want: "resourceVersion=8", body: frameOf("DELETED", cm("b", "u-b", "9")) + frameOf("DELETED", cm("c", "u-c", "9")) +
+					bookmark("9"),
 				cut: true,
 			},
 			step{want: "resourceVersion=9", hold: true, body: frameOf("ADDED", cm("d", "u-d", "10"))})
@@ -117,11 +121,13 @@ func TestReader_shows_all_changes_of_one_version(t *testing.T) {
 func TestReader_passes_on_the_end_and_the_successor_of_an_object(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(t, step{want: "limit=1", body: listOf("7", "", cm("a", "u-1", "3"))},
-			step{want: "watch", hold: true, body: frameOf("DELETED", cm("a", "u-1", "8")) + frameOf("ADDED", cm("a", "u-2", "9")) +
+			step{want: "watch", hold: true, body: frameOf("DELETED", cm("a", "u-1", "8")) +
+				frameOf("ADDED", cm("a", "u-2", "9")) +
 				frameOf("MODIFIED", cm("a", "u-3", "10")) + frameOf("DELETED", cm("never-seen", "u-4", "11"))})
 		r := &recorder{}
 		got, _ := runUntil(t, s, r, lines(r, 7))
-		check(t, got, "snapshot 7", "added a@3 snapshot", "listed 7", "deleted a@8 watch", "added a@9 watch", "updated a@10 watch",
+		check(t, got, "snapshot 7", "added a@3 snapshot", "listed 7", "deleted a@8 watch", "added a@9 watch",
+			"updated a@10 watch",
 			"deleted never-seen@11 watch")
 	})
 }
@@ -191,9 +197,11 @@ func TestReader_loses_nothing_where_there_is_no_room_for_long(t *testing.T) {
 	}
 	must.RunInBubble(t, "for a watch", func(t *testing.T) {
 		s := newScript(t, step{want: "limit=1", body: listOf("7", "")},
-			step{want: "resourceVersion=7", hold: true, body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) +
+			step{want: "resourceVersion=7", hold: true, body: frameOf("ADDED", cm("a", "u-a", "8")) +
+				frameOf("ADDED", cm("b", "u-b", "9")) +
 				frameOf("ADDED", cm("c", "u-c", "10"))},
-			step{want: "resourceVersion=9", hold: true, body: frameOf("ADDED", cm("c", "u-c", "10")) + frameOf("ADDED", cm("d", "u-d", "11"))})
+			step{want: "resourceVersion=9", hold: true, body: frameOf("ADDED", cm("c", "u-c", "10")) +
+				frameOf("ADDED", cm("d", "u-d", "11"))})
 		r := noRoomAt(2)
 		got, _ := runUntil(t, s, r, lines(r, 7))
 		check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added b@9 watch", "added c@10 watch",
@@ -203,11 +211,13 @@ func TestReader_loses_nothing_where_there_is_no_room_for_long(t *testing.T) {
 	must.RunInBubble(t, "for a list", func(t *testing.T) {
 		big := strings.Replace(cm("c", "u-c", "5"), `"v"`, `"`+strings.Repeat("v", 1<<20)+`"`, 1)
 		page := listOf("7", "", cm("b", "u-b", "4"), big, cm("d", "u-d", "6"))
-		s := newScript(t, step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))}, step{want: "continue=t1", body: page},
+		s := newScript(t, step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))},
+			step{want: "continue=t1", body: page},
 			step{want: "continue=t1", body: page})
 		r := noRoomAt(2)
 		got, _ := runUntil(t, s, r, lines(r, 6))
-		check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot", "added c@5 snapshot", "added d@6 snapshot", "listed 7")
+		check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot", "added c@5 snapshot", "added d@6 snapshot",
+			"listed 7")
 		assert.Equal(t, 1, r.counted("silent"),
 			"counted %v, want that the page was broken off and read on: %v", r.reasons, r.states)
 	})

@@ -81,7 +81,9 @@ func (w *wire) firstPage(ctx context.Context, exact string) (meta rawjson.ListMe
 }
 
 // readFirst reads the smallest page there is, as firstPage has it, to its end.
-func (c *Client) readFirst(ctx context.Context, s Stream, q pageQuery) (meta rawjson.ListMeta, items [][]byte, err error) {
+func (c *Client) readFirst(
+	ctx context.Context, s Stream, q pageQuery,
+) (meta rawjson.ListMeta, items [][]byte, err error) {
 	q.limit = 1
 	size := 0
 	meta, err = c.readPage(ctx, s, q, func(raw []byte) error {
@@ -98,7 +100,9 @@ func (c *Client) readFirst(ctx context.Context, s Stream, q pageQuery) (meta raw
 
 // page reads a page of a list. Items that were passed on before it broke off are not passed on again: a list has one
 // order and one version.
-func (w *wire) page(ctx context.Context, q pageQuery, giveUp func(error) bool, item func(raw []byte) error) (meta rawjson.ListMeta, err error) {
+func (w *wire) page(
+	ctx context.Context, q pageQuery, giveUp func(error) bool, item func(raw []byte) error,
+) (meta rawjson.ListMeta, err error) {
 	passed := 0
 	err = w.retried(ctx, giveUp, func() (err error) {
 		seen := 0
@@ -136,7 +140,9 @@ func (w *wire) retried(ctx context.Context, giveUp func(error) bool, request fun
 
 // readPage reads one page within pageTimeout, once it has a place; what it read is passed on however long there is no
 // room for it.
-func (c *Client) readPage(ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error) (rawjson.ListMeta, error) {
+func (c *Client) readPage(
+	ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error,
+) (rawjson.ListMeta, error) {
 	if q.placed {
 		return c.readPlaced(ctx, s, q, item)
 	}
@@ -149,7 +155,9 @@ func (c *Client) readPage(ctx context.Context, s Stream, q pageQuery, item func(
 }
 
 // readPlaced is readPage for who has a place.
-func (c *Client) readPlaced(ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error) (rawjson.ListMeta, error) {
+func (c *Client) readPlaced(
+	ctx context.Context, s Stream, q pageQuery, item func(raw []byte) error,
+) (rawjson.ListMeta, error) {
 	conn, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	body, err := c.listPage(conn, s, q)
@@ -196,7 +204,8 @@ func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
 		reason = ReasonRelist
 	}
 	w.feed.Deliver(Change{
-		Op: Added, Ident: id.Ident, Body: newListBody(raw, w.stream.Resource), Reason: reason, Seen: time.Now(), Ticket: ticket, Size: size,
+		Op: Added, Ident: id.Ident, Body: newListBody(raw, w.stream.Resource), Reason: reason, Seen: time.Now(),
+		Ticket: ticket, Size: size,
 		Listed: true,
 	})
 	out.Items = append(out.Items, &object{Identity: id})

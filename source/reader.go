@@ -95,7 +95,8 @@ func (r *Reader) Run(ctx context.Context) error {
 	defer cancel()
 	w := &wire{
 		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
-		recovery: r.Recovery, reached: r.Reached, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1), cancel: cancel,
+		recovery: r.Recovery, reached: r.Reached, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1),
+		cancel: cancel,
 	}
 	if r.Watches != nil {
 		w.membership = r.Watches.enter(r.Stream, r.Observer)

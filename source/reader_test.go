@@ -26,15 +26,18 @@ func TestReader_lists_page_by_page_and_watches_from_the_version_of_the_list(t *t
 		s := newScript(t,
 			step{want: "limit=1", body: listOf("7", "t1", cm("a", "u-a", "3"))},
 			step{want: "continue=t1", body: listOf("7", "t2", cm("b", "u-b", "5"))},
-			step{want: "continue=t2", body: listOf("7", "", `{"metadata":{"name":"c","namespace":"default","uid":"u-c","resourceVersion":"6"}}`)},
-			step{want: "resourceVersion=7", hold: true, body: frameOf("MODIFIED", cm("a", "u-a", "8")) + frameOf("DELETED", cm("b", "u-b", "9")) +
+			step{want: "continue=t2", body: listOf("7", "",
+				`{"metadata":{"name":"c","namespace":"default","uid":"u-c","resourceVersion":"6"}}`)},
+			step{want: "resourceVersion=7", hold: true, body: frameOf("MODIFIED", cm("a", "u-a", "8")) +
+				frameOf("DELETED", cm("b", "u-b", "9")) +
 				frameOf("BOOKMARK", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"12"}}`)})
 		r := &recorder{}
 		got := must.Get(runUntil(t, s, r, lines(r, 8)))(t)
 		// The bookmark does not wait for the informer.
 		at := slices.Index(got, "bookmark 12")
 		require.GreaterOrEqual(t, at, 0, "no bookmark in %v", got)
-		check(t, slices.Delete(got, at, at+1), "snapshot 7", "added a@3 snapshot", "added b@5 snapshot", "added c@6 snapshot", "listed 7",
+		check(t, slices.Delete(got, at, at+1), "snapshot 7", "added a@3 snapshot", "added b@5 snapshot", "added c@6 snapshot",
+			"listed 7",
 			"updated a@8 watch", "deleted b@9 watch")
 	})
 }
@@ -67,15 +70,18 @@ func TestReader_refuses_a_server_that_is_older_than_the_position(t *testing.T) {
 // version.
 func TestReader_resumes_a_watch_that_broke_off(t *testing.T) {
 	for name, broken := range map[string]step{
-		"in the middle of a frame":  {body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) + `{"type":"ADD`, cut: true},
-		"between two frames":        {body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9"))},
-		"by an error of the server": {body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) + frameOf("ERROR", `{"kind":"Status","code":500,"reason":"InternalError","status":"Failure"}`)},
+		"in the middle of a frame": {body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) +
+			`{"type":"ADD`, cut: true},
+		"between two frames": {body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9"))},
+		"by an error of the server": {body: frameOf("ADDED", cm("a", "u-a", "8")) + frameOf("ADDED", cm("b", "u-b", "9")) +
+			frameOf("ERROR", `{"kind":"Status","code":500,"reason":"InternalError","status":"Failure"}`)},
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			broken.want = "resourceVersion=7"
 			s := newScript(t, step{want: "limit=1", body: listOf("7", "")}, broken,
 				step{want: "resourceVersion=8", status: http.StatusServiceUnavailable, body: "no"},
-				step{want: "resourceVersion=8", hold: true, body: frameOf("ADDED", cm("b", "u-b", "9")) + frameOf("ADDED", cm("c", "u-c", "10"))})
+				step{want: "resourceVersion=8", hold: true, body: frameOf("ADDED", cm("b", "u-b", "9")) +
+					frameOf("ADDED", cm("c", "u-c", "10"))})
 			r := &recorder{}
 			got, _ := runUntil(t, s, r, lines(r, 6))
 			check(t, got, "snapshot 7", "listed 7", "added a@8 watch", "added b@9 watch", "added b@9 watch", "added c@10 watch")
@@ -95,7 +101,8 @@ func TestReader_lists_again_only_when_the_history_is_gone(t *testing.T) {
 				step{want: "resourceVersion=30", hold: true, body: frameOf("MODIFIED", cm("b", "u-b", "31"))})
 			r := &recorder{}
 			got, _ := runUntil(t, s, r, lines(r, 7))
-			check(t, got, "snapshot 7", "added a@3 snapshot", "listed 7", "gap 30", "added b@25 relist", "listed 30", "updated b@31 watch")
+			check(t, got, "snapshot 7", "added a@3 snapshot", "listed 7", "gap 30", "added b@25 relist", "listed 30",
+				"updated b@31 watch")
 		})
 	}
 }
@@ -121,7 +128,8 @@ func TestReader_reads_a_page_on_that_broke_off(t *testing.T) {
 			step{want: "continue=t1", body: listOf("7", "", cm("b", "u-b", "4"), cm("c", "u-c", "5"), cm("d", "u-d", "6"))})
 		r := &recorder{}
 		got, _ := runUntil(t, s, r, lines(r, 6))
-		check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot", "added c@5 snapshot", "added d@6 snapshot", "listed 7")
+		check(t, got, "snapshot 7", "added a@3 snapshot", "added b@4 snapshot", "added c@5 snapshot", "added d@6 snapshot",
+			"listed 7")
 	})
 }
 
@@ -147,7 +155,10 @@ func TestReader_delivers_a_busy_watch_completely(t *testing.T) {
 func TestReader_waits_where_it_is_not_allowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(t,
-			step{want: "limit=1", status: http.StatusForbidden, body: `{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps is forbidden"}`},
+			step{
+				want: "limit=1", status: http.StatusForbidden,
+				body: `{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps is forbidden"}`,
+			},
 			step{want: "limit=1", body: listOf("7", "")})
 		r := &recorder{}
 		got, _ := runUntil(t, s, r, lines(r, 2))
@@ -193,7 +204,10 @@ func TestClient_asks_for_the_stream_and_nothing_else(t *testing.T) {
 			var got []string
 			for _, r := range s.requests() {
 				path := must.Get(url.ParseQuery(r.query))(t)
-				for _, own := range []string{"limit", "continue", "watch", "allowWatchBookmarks", "resourceVersion", "timeoutSeconds"} {
+				for _, own := range []string{
+					"limit", "continue", "watch", "allowWatchBookmarks", "resourceVersion",
+					"timeoutSeconds",
+				} {
 					path.Del(own)
 				}
 				got = append(got, r.path+"?"+path.Encode())

@@ -125,7 +125,10 @@ func (r *recorder) Resume() (string, iter.Seq2[Ident, bool], bool) {
 }
 
 func (r *recorder) Note(ctx context.Context, p Progress) error {
-	word := map[ProgressKind]string{Bookmark: "bookmark", SnapshotStarted: "snapshot", Gap: "gap", Listed: "listed"}[p.Kind]
+	word := map[ProgressKind]string{
+		Bookmark: "bookmark", SnapshotStarted: "snapshot", Gap: "gap",
+		Listed: "listed",
+	}[p.Kind]
 	r.call(word, ctx.Done())
 	if ctx.Err() != nil {
 		return ctx.Err()

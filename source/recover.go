@@ -162,7 +162,8 @@ func (r *recovery) account() string {
 	if r.delivered == 1 {
 		were = "was"
 	}
-	return fmt.Sprintf("%s %s read back%s, what was created and deleted in between is not known", plural(r.delivered, "change"), were, missing)
+	return fmt.Sprintf("%s %s read back%s, what was created and deleted in between is not known",
+		plural(r.delivered, "change"), were, missing)
 }
 
 func plural(n int, what string) string {

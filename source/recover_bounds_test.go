@@ -23,7 +23,10 @@ func TestReader_reads_back_within_bounds(t *testing.T) {
 	for rev := 10; rev < 30; rev++ {
 		history = append(history, write{rev: rev, name: "a", uid: "u-a"})
 	}
-	last5 := []string{"updated a@24 recovered", "updated a@25 recovered", "updated a@26 recovered", "updated a@27 recovered", "updated a@28 recovered"}
+	last5 := []string{
+		"updated a@24 recovered", "updated a@25 recovered", "updated a@26 recovered",
+		"updated a@27 recovered", "updated a@28 recovered",
+	}
 	failing := func(st step) func(*cluster) {
 		return func(server *cluster) {
 			n := 0
@@ -44,19 +47,43 @@ func TestReader_reads_back_within_bounds(t *testing.T) {
 		reads  int
 		cause  string
 	}{
-		"of reads":                  {Recovery{Reads: 5}, nil, 5, "the limit of reads was reached"},
-		"of time":                   {Recovery{Reads: 1000, Time: time.Minute}, failing(step{cut: true}), 0, "the time for it was over"},
-		"of time, where it is slow": {Recovery{Reads: 1000, Time: time.Minute}, failing(step{mute: true, body: " "}), 0, "the time for it was over"},
+		"of reads": {Recovery{Reads: 5}, nil, 5, "the limit of reads was reached"},
+		"of time": {
+			Recovery{Reads: 1000, Time: time.Minute},
+			failing(step{cut: true}), 0,
+			"the time for it was over",
+		},
+		"of time, where it is slow": {
+			Recovery{Reads: 1000, Time: time.Minute},
+			failing(step{mute: true, body: " "}), 0,
+			"the time for it was over",
+		},
 		"of time, where it is asked to wait": {
 			Recovery{Reads: 1000, Time: time.Minute}, failing(step{status: 429, after: "200"}), 6, "the time for it was over",
 		},
-		"of both, where it fails": {Recovery{Reads: 12, Time: time.Hour}, failing(step{status: 500}), 12, "the limit of reads was reached"},
-		"of what it may read": {
-			Recovery{Reads: 1000, Time: time.Minute}, failing(step{status: 403, after: "25", body: statusOf(403, "Forbidden", "not for you")}), 8, "not for you",
+		"of both, where it fails": {
+			Recovery{Reads: 12, Time: time.Hour},
+			failing(step{status: 500}), 12,
+			"the limit of reads was reached",
 		},
-		"of what etcd has":           {enough, func(c *cluster) { c.compacted = 24 }, 6, "the required revision has been compacted"},
-		"of what the server answers": {enough, failing(step{status: 422, body: statusOf(422, "Invalid", "not so")}), 6, "not so"},
-		"of what makes sense":        {enough, failing(step{body: listOf("7", "")}), 6, `asked for a list at 23, the API server sent one at "7"`},
+		"of what it may read": {
+			Recovery{Reads: 1000, Time: time.Minute}, failing(step{
+				status: 403, after: "25",
+				body: statusOf(403, "Forbidden", "not for you"),
+			}), 8, "not for you",
+		},
+		"of what etcd has": {
+			enough, func(c *cluster) { c.compacted = 24 }, 6,
+			"the required revision has been compacted",
+		},
+		"of what the server answers": {
+			enough, failing(step{status: 422, body: statusOf(422, "Invalid", "not so")}), 6,
+			"not so",
+		},
+		"of what makes sense": {
+			enough, failing(step{body: listOf("7", "")}), 6,
+			`asked for a list at 23, the API server sent one at "7"`,
+		},
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			server := newCluster(t, 40, history...)
@@ -71,7 +98,8 @@ func TestReader_reads_back_within_bounds(t *testing.T) {
 			assert.True(t, c.reads <= 0 || len(reads) == c.reads, "%d reads, want %d", len(reads), c.reads)
 			took := time.Since(begin)
 			assert.True(t, c.bounds.Time <= 0 || took <= c.bounds.Time+3*time.Second, "it took %v", took)
-			if p := r.gap(); !strings.Contains(p.Message, "5 changes were read back, those of 1 object not completely (") || !strings.Contains(p.Message, c.cause) {
+			if p := r.gap(); !strings.Contains(p.Message, "5 changes were read back, those of 1 object not completely (") ||
+				!strings.Contains(p.Message, c.cause) {
 				t.Errorf("the gap is %+v, want that it says %q", p, c.cause)
 			}
 		})
@@ -98,7 +126,10 @@ func TestReader_asks_for_nothing_more_where_it_may_not_read(t *testing.T) {
 			}
 			begin := time.Now()
 			_, err := server.run(r, Recovery{Reads: 1000}, until(r, "listed 40"))
-			reads := slices.DeleteFunc(server.reads(), func(read string) bool { return strings.HasSuffix(read, "@5") || strings.HasSuffix(read, "@8") })
+			reads := slices.DeleteFunc(server.reads(), func(read string) bool {
+				return strings.HasSuffix(read, "@5") ||
+					strings.HasSuffix(read, "@8")
+			})
 			if err != nil || len(reads) < maxDenied || len(reads) >= maxDenied+readers || time.Since(begin) > 10*time.Second {
 				t.Errorf("error %v after %v and %d reads", err, time.Since(begin), len(reads))
 			}
@@ -136,9 +167,17 @@ func TestReader_reads_on_where_permission_lacks_for_a_moment(t *testing.T) {
 
 func TestReader_reads_back_in_spite_of_faults_that_pass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 8, name: "a", uid: "u-a"}, write{rev: 9, name: "a", uid: "u-a"},
+		server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 8, name: "a", uid: "u-a"},
+			write{rev: 9, name: "a", uid: "u-a"},
 			write{rev: 10, name: "a", gone: true})
-		faults := []step{{cut: true}, {status: 500}, {status: 429, after: "1"}, {status: 503}, {body: `{"kind":`, cut: true}, {mute: true, body: " "}}
+		faults := []step{
+			{cut: true},
+			{status: 500},
+			{status: 429, after: "1"},
+			{status: 503},
+			{body: `{"kind":`, cut: true},
+			{mute: true, body: " "},
+		}
 		server.fault = func(n int, q url.Values) *step {
 			if n%2 == 0 || q.Get("resourceVersionMatch") == "" || n/2 >= 30 {
 				return nil
@@ -154,7 +193,8 @@ func TestReader_reads_back_in_spite_of_faults_that_pass(t *testing.T) {
 // Deletions that etcd still has are found, however old the position is.
 func TestReader_finds_a_deletion_that_came_after_a_compaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newCluster(t, 4000, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 3, name: "b", uid: "u-b"}, write{rev: 100, name: "b", gone: true},
+		server := newCluster(t, 4000, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 3, name: "b", uid: "u-b"},
+			write{rev: 100, name: "b", gone: true},
 			write{rev: 3500, name: "a", uid: "u-a"}, write{rev: 3501, name: "a", gone: true})
 		server.compacted = 3400
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 3)}}
@@ -182,7 +222,8 @@ func TestReader_asks_for_nothing_before_what_was_found_to_be_gone(t *testing.T) 
 func TestReader_reads_no_more_than_it_needs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newCluster(t, 40,
-			write{rev: 2, name: "same", uid: "u-s"}, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"}, write{rev: 5, name: "c", uid: "u-c"},
+			write{rev: 2, name: "same", uid: "u-s"}, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"},
+			write{rev: 5, name: "c", uid: "u-c"},
 			write{rev: 6, name: "c", uid: "u-c"}, write{rev: 7, name: "b", uid: "u-b"}, write{rev: 8, name: "d", uid: "u-d"},
 			write{rev: 9, name: "d", uid: "u-d"}, write{rev: 20, name: "a", uid: "u-a"}, write{rev: 21, name: "a", uid: "u-a"})
 		server.fault = func(_ int, q url.Values) *step { // the history is not looked at
@@ -191,9 +232,15 @@ func TestReader_reads_no_more_than_it_needs(t *testing.T) {
 			}
 			return nil
 		}
-		r := &recorder{resume: "5", known: []Ident{known("same", "u-s", 2), known("a", "u-a", 3), known("b", "u-b", 4), known("c", "u-c", 5), known("d", "u-d", 8)}}
+		r := &recorder{resume: "5", known: []Ident{
+			known("same", "u-s", 2), known("a", "u-a", 3), known("b", "u-b", 4),
+			known("c", "u-c", 5), known("d", "u-d", 8),
+		}}
 		_, _ = server.run(r, enough, until(r, "listed 40"))
-		got := slices.DeleteFunc(server.reads(), func(read string) bool { return strings.HasSuffix(read, "@5") || strings.HasSuffix(read, "@8") })
+		got := slices.DeleteFunc(server.reads(), func(read string) bool {
+			return strings.HasSuffix(read, "@5") ||
+				strings.HasSuffix(read, "@8")
+		})
 		slices.Sort(got)
 		check(t, got, "a@19", "a@20", "b@6")
 	})
@@ -291,7 +338,8 @@ func TestReader_says_that_it_reads_back_before_it_does(t *testing.T) {
 		"nothing has changed": {[]Ident{known("a", "u-a", 20)}, "[]"},
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
-			server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 10, name: "a", uid: "u-a"}, write{rev: 20, name: "a", uid: "u-a"})
+			server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 10, name: "a", uid: "u-a"},
+				write{rev: 20, name: "a", uid: "u-a"})
 			r := &recorder{resume: "5", known: c.known}
 			must.Get(server.run(r, enough, until(r, "listed 40")))(t)
 			assert.Equal(t, c.want, fmt.Sprint(r.recovering))
@@ -317,11 +365,17 @@ func TestReader_makes_a_list_that_is_owed_before_it_watches(t *testing.T) {
 	}{
 		"what can be read back is": {
 			Owed{Version: "18", Why: Why{Message: "expired"}},
-			[]string{"updated b@8 recovered", "gap 20", "added a@20 relist", "added b@12 relist", "listed 20", "added c@30 watch"},
+			[]string{
+				"updated b@8 recovered", "gap 20", "added a@20 relist", "added b@12 relist", "listed 20",
+				"added c@30 watch",
+			},
 		},
 		"it is not older than it was to be": {
 			Owed{Version: "25", Why: Why{Message: "expired"}},
-			[]string{"updated b@8 recovered", "gap 25", "added a@20 relist", "added b@12 relist", "listed 25", "added c@30 watch"},
+			[]string{
+				"updated b@8 recovered", "gap 25", "added a@20 relist", "added b@12 relist", "listed 25",
+				"added c@30 watch",
+			},
 		},
 		"nothing is read back behind a gap that was announced": {
 			Owed{Version: "25", Why: Why{Message: "expired"}, Announced: true},

@@ -96,7 +96,8 @@ func TestReader_with_enough_reads_misses_only_what_was_born_and_gone_in_a_gap(t 
 			}
 			got, _ = server.run(r, Recovery{Reads: 100000, Time: time.Hour}, lines(r, len(want)))
 			p = r.gap()
-			want, got = slices.Concat(sortedByName(want[:n]), want[n:]), slices.Concat(sortedByName(got[:min(n, len(got))]), got[min(n, len(got)):])
+			want, got = slices.Concat(sortedByName(want[:n]), want[n:]),
+				slices.Concat(sortedByName(got[:min(n, len(got))]), got[min(n, len(got)):])
 		})
 		require.True(rt, slices.Equal(got, want) && !strings.Contains(p.Message, "not completely"),
 			"%+v:\n  %s\nwant\n  %s\n%s", s, strings.Join(got, "\n  "), strings.Join(want, "\n  "), p.Message)

@@ -35,7 +35,12 @@ var hidden = map[string]struct {
 	},
 	"updates": {
 		[]Ident{known("a", "u-a", 3)},
-		[]write{{rev: 3, name: "a", uid: "u-a"}, {rev: 7, name: "a", uid: "u-a"}, {rev: 8, name: "a", uid: "u-a"}, {rev: 20, name: "a", uid: "u-a"}},
+		[]write{
+			{rev: 3, name: "a", uid: "u-a"},
+			{rev: 7, name: "a", uid: "u-a"},
+			{rev: 8, name: "a", uid: "u-a"},
+			{rev: 20, name: "a", uid: "u-a"},
+		},
 		[]string{"updated a@7 recovered", "updated a@8 recovered"},
 		"too old resource version: 5 (40); 2 changes were read back, what was created and deleted in between is not known",
 	},
@@ -53,7 +58,12 @@ var hidden = map[string]struct {
 	},
 	"a deletion": {
 		[]Ident{known("a", "u-a", 3)},
-		[]write{{rev: 3, name: "a", uid: "u-a"}, {rev: 7, name: "a", uid: "u-a"}, {rev: 12, name: "a", uid: "u-a"}, {rev: 13, name: "a", gone: true}},
+		[]write{
+			{rev: 3, name: "a", uid: "u-a"},
+			{rev: 7, name: "a", uid: "u-a"},
+			{rev: 12, name: "a", uid: "u-a"},
+			{rev: 13, name: "a", gone: true},
+		},
 		[]string{"updated a@7 recovered", "updated a@12 recovered", "deleted a@13 recovered"},
 		"",
 	},
@@ -86,7 +96,10 @@ var hidden = map[string]struct {
 	"an object that took a name and went": {
 		[]Ident{known("a", "u-1", 3)},
 		[]write{
-			{rev: 3, name: "a", uid: "u-1"}, {rev: 10, name: "a", gone: true}, {rev: 12, name: "a", uid: "u-2"}, {rev: 30, name: "a", gone: true},
+			{rev: 3, name: "a", uid: "u-1"},
+			{rev: 10, name: "a", gone: true},
+			{rev: 12, name: "a", uid: "u-2"},
+			{rev: 30, name: "a", gone: true},
 		},
 		[]string{"deleted a@10 recovered"},
 		"",
@@ -117,7 +130,8 @@ func TestReader_reads_back_what_a_watch_can_no_longer_show(t *testing.T) {
 			at := len(c.want)
 			require.GreaterOrEqual(t, len(got), at, "seen %v, want %v", got, c.want)
 			checkEach(t, got[:at], c.want)
-			if got[at] != "gap 40" || got[len(got)-1] != "listed 40" || !strings.Contains(r.gap().Message, plural(at, "change")+" w") {
+			if got[at] != "gap 40" || got[len(got)-1] != "listed 40" ||
+				!strings.Contains(r.gap().Message, plural(at, "change")+" w") {
 				t.Errorf("seen %v, and the gap says %q", got[at:], r.gap().Message)
 			}
 			assert.True(t, c.cause == "" || r.gap().Message == c.cause,
@@ -136,17 +150,22 @@ func checkEach(t *testing.T, got, want []string) {
 func TestReader_reads_back_what_its_selectors_match(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newCluster(t, 40,
-			write{rev: 3, name: "a", uid: "u-a", label: "x"}, write{rev: 7, name: "a", uid: "u-a", label: "x"}, write{rev: 8, name: "a", uid: "u-a"},
-			write{rev: 9, name: "a", uid: "u-a"}, write{rev: 14, name: "a", uid: "u-a", label: "x"}, write{rev: 15, name: "a", uid: "u-a", label: "x"},
-			write{rev: 20, name: "a", uid: "u-a"}, write{rev: 21, name: "b", uid: "u-b"}, write{rev: 22, name: "b", uid: "u-b", label: "x"},
+			write{rev: 3, name: "a", uid: "u-a", label: "x"}, write{rev: 7, name: "a", uid: "u-a", label: "x"},
+			write{rev: 8, name: "a", uid: "u-a"},
+			write{rev: 9, name: "a", uid: "u-a"}, write{rev: 14, name: "a", uid: "u-a", label: "x"},
+			write{rev: 15, name: "a", uid: "u-a", label: "x"},
+			write{rev: 20, name: "a", uid: "u-a"}, write{rev: 21, name: "b", uid: "u-b"},
+			write{rev: 22, name: "b", uid: "u-b", label: "x"},
 			write{rev: 30, name: "a", uid: "u-a", label: "x"}, write{rev: 31, name: "a", uid: "u-a", label: "x"})
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
 		stream := configMaps
 		stream.LabelSelector, stream.FieldSelector = "app=x", "metadata.namespace=default"
-		got, _ := runReader(t, Reader{Client: server.script.client(), Stream: stream, Recovery: enough}, r, until(r, "listed 40"))
+		got, _ := runReader(t, Reader{Client: server.script.client(), Stream: stream, Recovery: enough}, r,
+			until(r, "listed 40"))
 		// Whatever path the search takes, it ends at a place where the object left the stream.
 		want := []string{
-			"updated a@7 recovered", "deleted a@8 recovered", "added a@14 recovered", "updated a@15 recovered", "deleted a@20 recovered",
+			"updated a@7 recovered", "deleted a@8 recovered", "added a@14 recovered", "updated a@15 recovered",
+			"deleted a@20 recovered",
 			"added a@30 recovered",
 		}
 		n := slices.Index(got, "gap 40")
@@ -166,8 +185,10 @@ func TestReader_reads_back_what_its_selectors_match(t *testing.T) {
 func TestReader_leaves_alone_what_is_on_its_way(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newCluster(t, 40,
-			write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"}, write{rev: 8, name: "a", uid: "u-a"}, write{rev: 9, name: "a", uid: "u-a"},
-			write{rev: 10, name: "b", gone: true}, write{rev: 11, name: "c", uid: "u-c"}, write{rev: 20, name: "a", uid: "u-a"}, write{rev: 30, name: "a", uid: "u-a"})
+			write{rev: 3, name: "a", uid: "u-a"}, write{rev: 4, name: "b", uid: "u-b"}, write{rev: 8, name: "a", uid: "u-a"},
+			write{rev: 9, name: "a", uid: "u-a"},
+			write{rev: 10, name: "b", gone: true}, write{rev: 11, name: "c", uid: "u-c"}, write{rev: 20, name: "a", uid: "u-a"},
+			write{rev: 30, name: "a", uid: "u-a"})
 		server.oldest = 5
 		server.fault = func(_ int, q url.Values) *step {
 			if q.Get("watch") == "" || server.watches() > 2 {
@@ -181,7 +202,8 @@ func TestReader_leaves_alone_what_is_on_its_way(t *testing.T) {
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 4)}}
 		got, _ := server.run(r, enough, until(r, "listed 35"))
-		check(t, got, "updated a@8 watch", "updated a@9 watch", "deleted b@10 watch", "added c@11 watch", "updated a@20 recovered",
+		check(t, got, "updated a@8 watch", "updated a@9 watch", "deleted b@10 watch", "added c@11 watch",
+			"updated a@20 recovered",
 			"gap 35", "added a@30 relist", "added c@11 relist", "listed 35")
 		p := r.gap()
 		assert.Contains(t, p.Message, "; 1 change was read back, what", "the gap is %+v", p)
@@ -190,7 +212,10 @@ func TestReader_leaves_alone_what_is_on_its_way(t *testing.T) {
 
 // All that is needed to find out what differs are identities; not every API server can leave out the rest.
 func TestReader_compares_identities(t *testing.T) {
-	for name, leavesOut := range map[string]bool{"of an API server that sends no more": true, "of one that sends whole objects": false} {
+	for name, leavesOut := range map[string]bool{
+		"of an API server that sends no more": true,
+		"of one that sends whole objects":     false,
+	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			var writes []write
 			r := &recorder{resume: "2000"}
@@ -199,7 +224,8 @@ func TestReader_compares_identities(t *testing.T) {
 				writes = append(writes, write{rev: i + 1, name: name, uid: "u-" + name})
 				r.known = append(r.known, known(name, "u-"+name, i+1))
 			}
-			server := newCluster(t, 4000, append(writes, write{rev: 3000, name: "o00007", uid: "u-o00007"}, write{rev: 3001, name: "o00007", gone: true})...)
+			server := newCluster(t, 4000, append(writes, write{rev: 3000, name: "o00007", uid: "u-o00007"},
+				write{rev: 3001, name: "o00007", gone: true})...)
 			var accepted []string
 			server.fault = func(n int, q url.Values) *step {
 				if server.watches() != 1 || q.Get("limit") != strconv.Itoa(pageSize) || len(accepted) == 2 {
@@ -210,7 +236,8 @@ func TestReader_compares_identities(t *testing.T) {
 				accepted = append(accepted, server.accepted[n])
 				st := server.answer(q)
 				if leavesOut {
-					st.body = strings.ReplaceAll(strings.Replace(st.body, "ConfigMapList", "PartialObjectMetadataList", 1), `,"data":{"k":""}`, "")
+					st.body = strings.ReplaceAll(strings.Replace(st.body, "ConfigMapList", "PartialObjectMetadataList", 1),
+						`,"data":{"k":""}`, "")
 					st.body = strings.ReplaceAll(st.body, `"kind":"ConfigMap","apiVersion":"v1",`, "")
 				}
 				return &st

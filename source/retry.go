@@ -118,5 +118,6 @@ func (p *patience) spent(err error) bool {
 // answered reports whether there was an API server, be it one that took too long.
 func answered(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) || errors.As(err, &rawjson.UnreadableError{}) || errors.Is(err, context.DeadlineExceeded)
+	return errors.As(err, &status) || errors.As(err, &rawjson.UnreadableError{}) ||
+		errors.Is(err, context.DeadlineExceeded)
 }

@@ -40,7 +40,8 @@ type RewoundError struct {
 // Error implements error.
 func (e *RewoundError) Error() string {
 	if e.Object == "" {
-		return fmt.Sprintf("stream %s was at resourceVersion %s and the API server is at %s: its etcd was restored or replaced",
+		return fmt.Sprintf(
+			"stream %s was at resourceVersion %s and the API server is at %s: its etcd was restored or replaced",
 			e.Stream, e.Position, e.Server)
 	}
 	now := "nothing"
@@ -56,7 +57,8 @@ func (e *RewoundError) Error() string {
 	if e.At != "" {
 		now += ", read as of " + e.At
 	}
-	return fmt.Sprintf("stream %s: object %s was at resourceVersion %s and the API server has %s: its etcd was restored or replaced",
+	return fmt.Sprintf(
+		"stream %s: object %s was at resourceVersion %s and the API server has %s: its etcd was restored or replaced",
 		e.Stream, e.Object, e.Position, now)
 }
 
@@ -181,7 +183,8 @@ func newest(position string, known iter.Seq2[Ident, bool]) []witness {
 func (w *wire) checkObject(ctx context.Context, object witness) error {
 	id, at := object.Ident, object.at
 	found, there, err := w.stateAt(ctx, id, at)
-	if err == nil && there && found.UID == id.UID && later(id.ResourceVersion, found.ResourceVersion) != id.ResourceVersion {
+	if err == nil && there && found.UID == id.UID && later(id.ResourceVersion,
+		found.ResourceVersion) != id.ResourceVersion {
 		// That may be a change which was folded into a later one, and not published yet. What was published is beyond
 		// doubt.
 		at = id.ResourceVersion

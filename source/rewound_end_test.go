@@ -25,7 +25,8 @@ func mustEndRewound(t *testing.T, r *recorder, err error, n int) {
 	var rewound *RewoundError
 	require.True(t, errors.As(err, &rewound), "error is %v, want that the server was rewound", err)
 	if got := r.seen(); len(got) != n || len(r.open) > 0 {
-		t.Errorf("%d of %d tickets are open, seen %d lines, want %d:\n  %s", len(r.open), r.tickets, len(got), n, strings.Join(got, "\n  "))
+		t.Errorf("%d of %d tickets are open, seen %d lines, want %d:\n  %s", len(r.open), r.tickets, len(got), n,
+			strings.Join(got, "\n  "))
 	}
 }
 
@@ -84,7 +85,8 @@ func TestReader_ends_behind_what_it_has_read(t *testing.T) {
 
 func TestReader_ends_at_once_where_the_far_side_finds_another_history_behind_what_was_recovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 8, name: "a", uid: "u-a"}, write{rev: 9, name: "a", uid: "u-a"},
+		server := newCluster(t, 60, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 8, name: "a", uid: "u-a"},
+			write{rev: 9, name: "a", uid: "u-a"},
 			write{rev: 20, name: "a", uid: "u-a"})
 		server.oldest = 40
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}

@@ -21,7 +21,11 @@ import (
 
 var (
 	publishedAt21 = []Ident{known("old", "u-o", 2), known("a", "u-a", 20), known("b", "u-b", 18)}
-	restored      = []write{{rev: 2, name: "old", uid: "u-o"}, {rev: 7, name: "a", uid: "u-a"}, {rev: 8, name: "b", uid: "u-b"}}
+	restored      = []write{
+		{rev: 2, name: "old", uid: "u-o"},
+		{rev: 7, name: "a", uid: "u-a"},
+		{rev: 8, name: "b", uid: "u-b"},
+	}
 )
 
 // foreign are histories that are not the one that was published up to version 21, and what gives them away.
@@ -34,18 +38,20 @@ var foreign = map[string]struct {
 	"an object is older": {
 		restored, publishedAt21,
 		RewoundError{Object: "default/a", Position: "20", At: "21", Server: "7"},
-		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has it at 7, read as of 21: its etcd was restored or replaced",
+		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has it at 7, read as of 21: " +
+			"its etcd was restored or replaced",
 	},
 	"an object is not there": {
 		restored[:1], publishedAt21,
 		RewoundError{Object: "default/a", Position: "20", At: "21"},
-		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has nothing, read as of 21: its etcd was restored or replaced",
+		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has nothing, read as of 21: " +
+			"its etcd was restored or replaced",
 	},
 	"an object is another one": {
 		append(slices.Clone(restored), write{rev: 20, name: "a", uid: "u-x"}), publishedAt21,
 		RewoundError{Object: "default/a", Position: "20", At: "21", Server: "20", Replaced: true},
-		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has another object of that name, at 20, " +
-			"read as of 21: its etcd was restored or replaced",
+		"stream configmaps.v1: object default/a was at resourceVersion 20 and the API server has another object of that " +
+			"name, at 20, read as of 21: its etcd was restored or replaced",
 	},
 	"an object is newer, and was not written then": {
 		append(slices.Clone(restored), write{rev: 21, name: "a", uid: "u-a"}), publishedAt21,
@@ -122,7 +128,12 @@ func TestReader_ends_where_the_server_is_older_than_what_was_published(t *testin
 }
 
 func TestReader_goes_on_where_nothing_says_that_the_history_is_another_one(t *testing.T) {
-	writes := []write{{rev: 2, name: "old", uid: "u-o"}, {rev: 18, name: "b", uid: "u-b"}, {rev: 20, name: "a", uid: "u-a"}, {rev: 22, name: "b", uid: "u-b"}}
+	writes := []write{
+		{rev: 2, name: "old", uid: "u-o"},
+		{rev: 18, name: "b", uid: "u-b"},
+		{rev: 20, name: "a", uid: "u-a"},
+		{rev: 22, name: "b", uid: "u-b"},
+	}
 	published := []Ident{known("a", "u-a", 20), known("b", "u-b", 18), known("old", "u-o", 2)}
 	answer := func(st step) func(int, url.Values) *step {
 		return func(_ int, q url.Values) *step {
@@ -143,19 +154,43 @@ func TestReader_goes_on_where_nothing_says_that_the_history_is_another_one(t *te
 		"because nothing is known":                  {nil, nil, 0},
 		"because what is ahead of the position was": {[]Ident{known("b", "u-b", 18), known("a", "u-a", 20)}, nil, 2},
 		"because a change was folded into another":  {[]Ident{known("a", "u-a", 20), known("b", "u-b", 17)}, nil, 3},
-		"because versions are no numbers":           {[]Ident{{Namespace: "default", Name: "a", UID: "u-a", ResourceVersion: "x"}}, nil, 0},
-		"because the history is gone":               {published, answer(step{status: http.StatusGone, body: expiredStatus}), 2},
-		"because it knows no exact lists":           {published, answer(step{status: http.StatusBadRequest}), 2},
-		"because it sends its newest list":          {published, answer(step{body: listOf("60", "")}), 2},
-		"because it ignores the selector":           {published, answer(step{body: listOf("21", "t", cm("old", "u-o", "2"))}), 2},
-		"because it has not looked at all of it":    {published, answer(step{body: listOf("21", "t")}), 2},
-		"because it may not be asked":               {published, answer(step{status: http.StatusForbidden}), 2 * checkTries},
-		"because it fails":                          {published, answer(step{status: http.StatusInternalServerError}), 2 * checkTries},
-		"because it always asks to wait":            {published, answer(step{status: http.StatusTooManyRequests}), 2 * checkTries},
-		"because it does not end":                   {published, answer(step{mute: true, body: "{"}), 1},
-		"because of an object without a version":    {published, answer(step{body: listOf("21", "", nameless["resourceVersion"])}), 2},
-		"because of an object of a later version":   {published, answer(step{body: listOf("21", "", cm("a", "u-a", "30"))}), 2},
-		"because of an answer with several objects": {published, answer(step{body: listOf("21", "", cm("a", "u-a", "20"), cm("a", "u-a", "20"))}), 2},
+		"because versions are no numbers": {[]Ident{{
+			Namespace: "default", Name: "a", UID: "u-a",
+			ResourceVersion: "x",
+		}}, nil, 0},
+		"because the history is gone": {
+			published, answer(step{status: http.StatusGone, body: expiredStatus}),
+			2,
+		},
+		"because it knows no exact lists":  {published, answer(step{status: http.StatusBadRequest}), 2},
+		"because it sends its newest list": {published, answer(step{body: listOf("60", "")}), 2},
+		"because it ignores the selector": {
+			published, answer(step{body: listOf("21", "t", cm("old", "u-o", "2"))}),
+			2,
+		},
+		"because it has not looked at all of it": {published, answer(step{body: listOf("21", "t")}), 2},
+		"because it may not be asked":            {published, answer(step{status: http.StatusForbidden}), 2 * checkTries},
+		"because it fails": {
+			published, answer(step{status: http.StatusInternalServerError}),
+			2 * checkTries,
+		},
+		"because it always asks to wait": {
+			published, answer(step{status: http.StatusTooManyRequests}),
+			2 * checkTries,
+		},
+		"because it does not end": {published, answer(step{mute: true, body: "{"}), 1},
+		"because of an object without a version": {
+			published,
+			answer(step{body: listOf("21", "", nameless["resourceVersion"])}), 2,
+		},
+		"because of an object of a later version": {
+			published, answer(step{body: listOf("21", "", cm("a", "u-a", "30"))}),
+			2,
+		},
+		"because of an answer with several objects": {
+			published,
+			answer(step{body: listOf("21", "", cm("a", "u-a", "20"), cm("a", "u-a", "20"))}), 2,
+		},
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			server := newCluster(t, 60, writes...)
@@ -192,7 +227,8 @@ func TestReader_asks_all_again_where_the_connection_broke(t *testing.T) {
 		if !errors.As(err, &rewound) || rewound.Server != "15" || server.watches() > 0 {
 			t.Errorf("error is %v after %d watches, want that the server was rewound to 15", err, server.watches())
 		}
-		want := "stream configmaps.v1 was at resourceVersion 21 and the API server is at 15: its etcd was restored or replaced"
+		want := "stream configmaps.v1 was at resourceVersion 21 and the API server is at 15: its etcd was restored or " +
+			"replaced"
 		assert.Equal(t, want, fmt.Sprint(err), "it says %q", err)
 	})
 }

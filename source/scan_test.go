@@ -29,24 +29,39 @@ func TestParseObject_reads_the_identity_however_the_object_is_written(t *testing
 		raw  string
 		want Ident
 	}{
-		"typed order": {`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n","generateName":"g-","namespace":"ns","uid":"u","resourceVersion":"7"},"spec":{}}`, full},
-		"sorted keys": {`{"apiVersion":"v1","kind":"W","metadata":{"annotations":{"a":"b"},"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,` +
-			`"labels":{"name":"evil"},"managedFields":[{"fieldsV1":{"f:metadata":{"f:name":{}}}}],"name":"n","namespace":"ns","resourceVersion":"7","uid":"u"},"spec":1}`, full},
-		"metadata last":        {`{"spec":{"metadata":{"name":"evil","uid":"e","resourceVersion":"e"}},"a":[{"metadata":1}],"metadata":{"uid":"u","resourceVersion":"7","namespace":"ns","name":"n"}}`, full},
-		"whitespace":           {" {\t\"metadata\" \r\n:\n { \"name\" : \"n\" ,\"namespace\": \"ns\" , \"uid\":\t\"u\",\"resourceVersion\" :\"7\" } } ", full},
-		"scalars in the way":   {`{"a":-1.5E+10,"b":true,"c":null,"d":[1,2,"]"],"e":[],"f":{},"metadata":{"generation":12,"x":false,"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"}}`, full},
-		"braces in strings":    {`{"metadata":{"annotations":{"a":"}}}","b":"{[\"","c\\":"\\"},"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"}}`, full},
-		"metadata in a string": {`{"a":"\"metadata\":{\"name\":\"evil\"}","metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"}}`, full},
-		"escaped values":       {`{"metadata":{"name":"\u006e","namespace":"n\u0073","uid":"\u0075","resourceVersion":"\u0037"}}`, full},
-		"escaped keys":         {`{"m\u0065tadata":{"n\u0061me":"n","namesp\u0061ce":"ns","u\u0069d":"u","resourceVersio\u006e":"7"}}`, full},
+		"typed order": {`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n","generateName":"g-","namespace":"ns",` +
+			`"uid":"u","resourceVersion":"7"},"spec":{}}`, full},
+		"sorted keys": {`{"apiVersion":"v1","kind":"W","metadata":{"annotations":{"a":"b"},` +
+			`"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,"labels":{"name":"evil"},"managedFields":[{"fieldsV1":{"f:metadata":{"f:name":{}}}}],"name":"n","namespace":"ns","resourceVersion":"7","uid":"u"},"spec":1}`, full},
+		"metadata last": {`{"spec":{"metadata":{"name":"evil","uid":"e","resourceVersion":"e"}},` +
+			`"a":[{"metadata":1}],"metadata":{"uid":"u","resourceVersion":"7","namespace":"ns","name":"n"}}`, full},
+		"whitespace": {" {\t\"metadata\" \r\n:\n { \"name\" : \"n\" ,\"namespace\": \"ns\" , " +
+			"\"uid\":\t\"u\",\"resourceVersion\" :\"7\" } } ", full},
+		"scalars in the way": {`{"a":-1.5E+10,"b":true,"c":null,"d":[1,2,"]"],"e":[],"f":{},"metadata":{"generation":12,` +
+			`"x":false,"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"}}`, full},
+		"braces in strings": {`{"metadata":{"annotations":{"a":"}}}","b":"{[\"","c\\":"\\"},"name":"n","namespace":"ns",` +
+			`"uid":"u","resourceVersion":"7"}}`, full},
+		"metadata in a string": {`{"a":"\"metadata\":{\"name\":\"evil\"}","metadata":{"name":"n","namespace":"ns",` +
+			`"uid":"u","resourceVersion":"7"}}`, full},
+		"escaped values": {`{"metadata":{"name":"\u006e","namespace":"n\u0073","uid":"\u0075",` +
+			`"resourceVersion":"\u0037"}}`, full},
+		"escaped keys": {`{"m\u0065tadata":{"n\u0061me":"n","namesp\u0061ce":"ns","u\u0069d":"u",` +
+			`"resourceVersio\u006e":"7"}}`, full},
 		"escapes of all kinds": {
 			`{"metadata":{"name":"a\"b\\c\/d\n\ud83d\ude00","namespace":"ns","uid":"u\\","resourceVersion":"7"}}`,
 			Ident{Namespace: "ns", Name: "a\"b\\c/d\n😀", UID: `u\`, ResourceVersion: "7"},
 		},
-		"no namespace":   {`{"metadata":{"name":"n","uid":"u","resourceVersion":"7"}}`, Ident{Name: "n", UID: "u", ResourceVersion: "7"}},
-		"null namespace": {`{"metadata":{"namespace":null,"name":"n","uid":"u","resourceVersion":"7"}}`, Ident{Name: "n", UID: "u", ResourceVersion: "7"}},
-		"first of two":   {`{"metadata":{"name":"n","name":"m","namespace":"ns","uid":"u","resourceVersion":"7"},"metadata":{"name":"o"}}`, full},
-		"rest cut off":   {`{"metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"`, full},
+		"no namespace": {
+			`{"metadata":{"name":"n","uid":"u","resourceVersion":"7"}}`,
+			Ident{Name: "n", UID: "u", ResourceVersion: "7"},
+		},
+		"null namespace": {
+			`{"metadata":{"namespace":null,"name":"n","uid":"u","resourceVersion":"7"}}`,
+			Ident{Name: "n", UID: "u", ResourceVersion: "7"},
+		},
+		"first of two": {`{"metadata":{"name":"n","name":"m","namespace":"ns","uid":"u","resourceVersion":"7"},` +
+			`"metadata":{"name":"o"}}`, full},
+		"rest cut off": {`{"metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"`, full},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := must.Get(parseObject([]byte(tc.raw), true))(t)
@@ -101,7 +116,10 @@ func TestParseObject_refuses(t *testing.T) {
 }
 
 func TestParseObject_of_a_cut_object_is_right_or_an_error(t *testing.T) {
-	for _, raw := range [][]byte{rawjsontest.ServerObject(t, rawjsontest.Pod(1)), rawjsontest.ServerObject(t, rawjsontest.Sorted(t, rawjsontest.Pod(1)))} {
+	for _, raw := range [][]byte{
+		rawjsontest.ServerObject(t, rawjsontest.Pod(1)),
+		rawjsontest.ServerObject(t, rawjsontest.Sorted(t, rawjsontest.Pod(1))),
+	} {
 		want := must.Get(parseObject(raw, true))(t)
 		for n := range raw {
 			// A copy of exactly this size: a look beyond it panics.
@@ -125,7 +143,10 @@ func metaOf(raw []byte) (id Ident, ok bool) {
 	if m, has := top["metadata"]; has && json.Unmarshal(m, &members) != nil {
 		return Ident{}, false
 	}
-	for key, to := range map[string]*string{"namespace": &id.Namespace, "name": &id.Name, "uid": &id.UID, "resourceVersion": &id.ResourceVersion} {
+	for key, to := range map[string]*string{
+		"namespace": &id.Namespace, "name": &id.Name, "uid": &id.UID,
+		"resourceVersion": &id.ResourceVersion,
+	} {
 		if v, has := members[key]; has && json.Unmarshal(v, to) != nil {
 			return Ident{}, false
 		}
@@ -218,7 +239,10 @@ func TestParseObject_allocates_one_string_for_everything(t *testing.T) {
 }
 
 func TestIdentity_of_an_ident_has_its_key(t *testing.T) {
-	for _, id := range []Ident{{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "1"}, {Name: "n", UID: "u", ResourceVersion: "1"}} {
+	for _, id := range []Ident{
+		{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "1"},
+		{Name: "n", UID: "u", ResourceVersion: "1"},
+	} {
 		if got := newIdentity(id); got.Ident != id || got.Key() != id.Key() {
 			t.Errorf("got %+v with key %q, want %+v", got.Ident, got.Key(), id)
 		}
@@ -228,7 +252,8 @@ func TestIdentity_of_an_ident_has_its_key(t *testing.T) {
 }
 
 func TestParseVersion_needs_nothing_else(t *testing.T) {
-	raw := `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1529","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null}}`
+	raw := `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1529","creationTimestamp":null,` +
+		`"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null}}`
 	version, err := rawjson.Version([]byte(raw))
 	assert.True(t, version == "1529" && err == nil, "got %q, %v", version, err)
 	version, err = rawjson.Version([]byte(`{"metadata":{}}`))
@@ -236,11 +261,13 @@ func TestParseVersion_needs_nothing_else(t *testing.T) {
 }
 
 func TestParseStatus_always_returns_a_failure(t *testing.T) {
-	got := rawjson.ParseStatus([]byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 72 (90)","reason":"Expired","code":410}`))
+	got := rawjson.ParseStatus([]byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
+		`"message":"too old resource version: 72 (90)","reason":"Expired","code":410}`))
 	assert.True(t, got.Code == 410 && got.Reason == metav1.StatusReasonExpired &&
 		got.Message == "too old resource version: 72 (90)", "got %+v", got)
 	for _, raw := range []string{`{"kind":"Pod"}`, `{}`, `{"kind":"Status","code":"x"}`, `{`} {
-		if got := rawjson.ParseStatus([]byte(raw)); got.Code != 500 || got.Status != metav1.StatusFailure || got.Message == "" {
+		if got := rawjson.ParseStatus([]byte(raw)); got.Code != 500 || got.Status != metav1.StatusFailure ||
+			got.Message == "" {
 			t.Errorf("%s: got %+v", raw, got)
 		}
 	}

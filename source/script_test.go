@@ -68,7 +68,10 @@ type step struct {
 }
 
 func newScript(t *testing.T, steps ...step) *script {
-	s := &script{t: t, steps: steps, started: time.Now(), conns: make(chan net.Conn), closed: make(chan struct{}), now: "1000000"}
+	s := &script{
+		t: t, steps: steps, started: time.Now(), conns: make(chan net.Conn), closed: make(chan struct{}),
+		now: "1000000",
+	}
 	server := &http.Server{Handler: http.HandlerFunc(s.serve), ErrorLog: log.New(io.Discard, "", 0)}
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Serve(s) })
@@ -124,7 +127,8 @@ func (s *script) next(r *http.Request) (step, bool) {
 	if query == "limit=1" && (len(s.steps) == 0 || s.steps[0].want != query) {
 		return step{want: query, body: listOf(s.now, "")}, true
 	}
-	if exact := "resourceVersionMatch=Exact"; strings.Contains(query, exact) && (len(s.steps) == 0 || !strings.Contains(s.steps[0].want, exact)) {
+	if exact := "resourceVersionMatch=Exact"; strings.Contains(query, exact) &&
+		(len(s.steps) == 0 || !strings.Contains(s.steps[0].want, exact)) {
 		return step{want: exact, status: http.StatusGone, body: expiredStatus}, true
 	}
 	s.got = append(s.got, request{r.URL.Path, query, time.Since(s.started)})
@@ -202,7 +206,8 @@ func bookmark(version string) string {
 func frameOf(kind, object string) string { return `{"type":"` + kind + `","object":` + object + "}\n" }
 
 func listOf(version, token string, items ...string) string {
-	return fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":[%s]}`,
+	return fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},`+
+		`"items":[%s]}`,
 		version, token, strings.Join(items, ","))
 }
 

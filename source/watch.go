@@ -52,7 +52,10 @@ type resumedWatch struct {
 
 func (w *wire) resume(ctx context.Context, version string) *resumedWatch {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &resumedWatch{wire: w, events: make(chan watch.Event, handOver), cancel: cancel, from: version, last: version, safe: version}
+	r := &resumedWatch{
+		wire: w, events: make(chan watch.Event, handOver), cancel: cancel, from: version, last: version,
+		safe: version,
+	}
 	r.running.Go(func() { r.run(ctx) })
 	return r
 }

@@ -48,7 +48,8 @@ func mustSurvive(t *testing.T, path string, content []byte, states []*checkpoint
 	if err == nil {
 		state, err = s.Load(t.Context())
 		if err == nil && !same(state, states[0]) && !same(state, states[1]) {
-			t.Fatalf("%s: the damage went unnoticed, and %d of %d rows are there", damage, len(state.Rows["pods.v1"]), len(states[1].Rows["pods.v1"]))
+			t.Fatalf("%s: the damage went unnoticed, and %d of %d rows are there", damage, len(state.Rows["pods.v1"]),
+				len(states[1].Rows["pods.v1"]))
 		}
 		if err == nil && rand.IntN(16) == 0 {
 			require.NoError(t, s.Commit(t.Context(), batch(20, 4)), "%s: loaded, but not committed", damage)
@@ -110,7 +111,10 @@ func TestOpen_notices_pages_that_were_not_written(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.db")
 	page := os.Getpagesize()
 	for start := 2 * page; start < len(content); start += page {
-		for _, with := range [][]byte{make([]byte, page), content[:page], content[len(content)-page:], content[2*page : 3*page]} {
+		for _, with := range [][]byte{
+			make([]byte, page), content[:page], content[len(content)-page:],
+			content[2*page : 3*page],
+		} {
 			hurt := bytes.Clone(content)
 			copy(hurt[start:], with)
 			mustSurvive(t, path, hurt, states, "a page overwritten")

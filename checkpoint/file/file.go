@@ -52,8 +52,9 @@ type DamagedError struct {
 
 // Error implements error.
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("checkpoint %s is damaged (%v): bring back a copy, or move the file away to start with a new snapshot, "+
-		"which does not tell what was deleted meanwhile", e.Path, e.Err)
+	return fmt.Sprintf(
+		"checkpoint %s is damaged (%v): bring back a copy, or move the file away to start with a new snapshot, "+
+			"which does not tell what was deleted meanwhile", e.Path, e.Err)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.
@@ -67,7 +68,8 @@ type BusyError struct{ Path string }
 
 // Error implements error.
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("checkpoint %s is in use by another kube-eventbridge: stop that one, or give this one another path", e.Path)
+	return fmt.Sprintf("checkpoint %s is in use by another kube-eventbridge: stop that one, or give this one another path",
+		e.Path)
 }
 
 // Open opens the checkpoint at path, or creates it with all its parent directories. Only the user who runs the process

@@ -62,7 +62,10 @@ func batch(n, v int) *checkpoint.Batch {
 			Position: fmt.Sprint(v), Fingerprint: "f", Epoch: uint64(v),
 			Owes: checkpoint.Owes{List: sequence.Relist, From: "1", Cause: "expired"},
 		}},
-		Put: map[string]map[string]checkpoint.Row{"pods.v1": rows, "small.v1": {"a": {UID: "x", ResourceVersion: fmt.Sprint(v)}}},
+		Put: map[string]map[string]checkpoint.Row{
+			"pods.v1":  rows,
+			"small.v1": {"a": {UID: "x", ResourceVersion: fmt.Sprint(v)}},
+		},
 	}
 }
 
@@ -85,14 +88,18 @@ func rowOf(i, v int) checkpoint.Row {
 
 func same(a, b *checkpoint.State) bool {
 	sameStream := func(a, b checkpoint.Stream) bool { return a.Equal(&b) }
-	return a.Identity == b.Identity && reflect.DeepEqual(a.Log, b.Log) && maps.EqualFunc(a.Streams, b.Streams, sameStream) &&
+	return a.Identity == b.Identity && reflect.DeepEqual(a.Log, b.Log) &&
+		maps.EqualFunc(a.Streams, b.Streams, sameStream) &&
 		maps.EqualFunc(a.Rows, b.Rows, func(a, b map[string]checkpoint.Row) bool { return maps.Equal(a, b) })
 }
 
 func TestOpen_creates_what_only_the_owner_may_read(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b", "audit.db")
 	mustOpen(t, path)
-	for p, want := range map[string]fs.FileMode{path: 0o600, filepath.Dir(path): 0o700, filepath.Dir(filepath.Dir(path)): 0o700} {
+	for p, want := range map[string]fs.FileMode{
+		path: 0o600, filepath.Dir(path): 0o700,
+		filepath.Dir(filepath.Dir(path)): 0o700,
+	} {
 		info := must.Get(os.Stat(p))(t)
 		assert.Equal(t, want, info.Mode().Perm(), "%s: mode %v", p, info.Mode())
 	}
@@ -131,10 +138,22 @@ func TestOpen_refuses(t *testing.T) {
 		says    string
 	}{
 		{"a file in use", func(t *testing.T, path string) { mustOpen(t, path) }, &busy, "in use by another kube-eventbridge"},
-		{"a text", func(t *testing.T, path string) { overwrite(t, path, bytes.Repeat([]byte("position: 5\n"), 9000)) }, &damaged, "move the file away"},
-		{"a few bytes", func(t *testing.T, path string) { overwrite(t, path, []byte("5\n")) }, &damaged, "move the file away"},
-		{"zeros", func(t *testing.T, path string) { overwrite(t, path, make([]byte, 1<<16)) }, &damaged, "move the file away"},
-		{"another program's database", func(t *testing.T, path string) { edit(t, path, "accounts", "alice", "5") }, &damaged, "it is no checkpoint"},
+		{
+			"a text", func(t *testing.T, path string) { overwrite(t, path, bytes.Repeat([]byte("position: 5\n"), 9000)) },
+			&damaged, "move the file away",
+		},
+		{
+			"a few bytes", func(t *testing.T, path string) { overwrite(t, path, []byte("5\n")) }, &damaged,
+			"move the file away",
+		},
+		{
+			"zeros", func(t *testing.T, path string) { overwrite(t, path, make([]byte, 1<<16)) }, &damaged,
+			"move the file away",
+		},
+		{
+			"another program's database", func(t *testing.T, path string) { edit(t, path, "accounts", "alice", "5") }, &damaged,
+			"it is no checkpoint",
+		},
 		{"an older format", func(t *testing.T, path string) {
 			commitOnce(t, path)
 			edit(t, path, "meta", "format", "1")
@@ -154,7 +173,10 @@ func TestOpen_refuses(t *testing.T) {
 		{"a directory", func(t *testing.T, path string) {
 			require.NoError(t, os.Mkdir(path, 0o700))
 		}, nil, "not a regular file"},
-		{"a path below a file", func(t *testing.T, path string) { overwrite(t, filepath.Dir(path), nil) }, nil, "not a directory"},
+		{
+			"a path below a file", func(t *testing.T, path string) { overwrite(t, filepath.Dir(path), nil) }, nil,
+			"not a directory",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "dir", "audit.db")
@@ -210,7 +232,10 @@ func edit(t *testing.T, path, bucket, key, value string) {
 
 func TestLoad_notices_what_does_not_belong_there(t *testing.T) {
 	for name, change := range map[string]func(rows *bolt.Bucket) error{
-		"a value in place of a stream's rows": func(rows *bolt.Bucket) error { return rows.Put([]byte("deployments.v1.apps"), []byte("5")) },
+		"a value in place of a stream's rows": func(rows *bolt.Bucket) error {
+			return rows.Put([]byte("deployments.v1.apps"),
+				[]byte("5"))
+		},
 		"a row of another stream": func(rows *bolt.Bucket) error {
 			v := rows.Bucket([]byte("small.v1")).Get([]byte("a"))
 			return rows.Bucket([]byte("pods.v1")).Put([]byte("a"), v)
@@ -281,8 +306,14 @@ func TestStore_refuses_what_it_cannot_store_and_stays_usable(t *testing.T) {
 	mustCommit(t, s, batch(3, 1))
 	before := mustLoad(t, s)
 	for name, b := range map[string]*checkpoint.Batch{
-		"a row without a key":   {Identity: identity, Put: map[string]map[string]checkpoint.Row{"pods.v1": {"": {UID: "x"}, "b": {UID: "b"}}}},
-		"an endless key":        {Identity: identity, Put: map[string]map[string]checkpoint.Row{"pods.v1": {strings.Repeat("x", 1<<16): {}}}},
+		"a row without a key": {Identity: identity, Put: map[string]map[string]checkpoint.Row{"pods.v1": {
+			"":  {UID: "x"},
+			"b": {UID: "b"},
+		}}},
+		"an endless key": {
+			Identity: identity,
+			Put:      map[string]map[string]checkpoint.Row{"pods.v1": {strings.Repeat("x", 1<<16): {}}},
+		},
 		"rows without a stream": {Identity: identity, Put: map[string]map[string]checkpoint.Row{"": {"b": {UID: "b"}}}},
 		"a stream without name": {Identity: identity, Streams: map[string]checkpoint.Stream{"": {}}},
 	} {

@@ -93,7 +93,10 @@ func (s *Store) read(ctx context.Context, tx *bolt.Tx) (*checkpoint.State, error
 	if err != nil {
 		return nil, err
 	}
-	state := &checkpoint.State{Identity: has, Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
+	state := &checkpoint.State{
+		Identity: has, Streams: map[string]checkpoint.Stream{},
+		Rows: map[string]map[string]checkpoint.Row{},
+	}
 	if has == (checkpoint.Identity{}) {
 		return state, nil
 	}

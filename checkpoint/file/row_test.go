@@ -82,7 +82,10 @@ func FuzzRow(f *testing.F) {
 	f.Add("a/b", appendRow(nil, 0, []byte("a/b"), &checkpoint.Row{
 		UID: "0f7d2a30-0c5b-4b8e-9a11-2f1f6f0f3b6d", ResourceVersion: "48113000", Epoch: 1_764_000_000, Version: 48113000,
 	}))
-	f.Add("a", appendRow(nil, 0, []byte("a"), &checkpoint.Row{UID: "x", ResourceVersion: "y", Deleted: true, Partition: -1}))
+	f.Add("a", appendRow(nil, 0, []byte("a"), &checkpoint.Row{
+		UID: "x", ResourceVersion: "y", Deleted: true,
+		Partition: -1,
+	}))
 	f.Add("a", appendRow(nil, 0, []byte("a"), &checkpoint.Row{UID: "x", ResourceVersion: "y", Behind: true}))
 	f.Add("", []byte{})
 	f.Add("a", []byte{1 << 1, 1, 2, 3, 4, 5})

@@ -16,8 +16,9 @@ const (
 	headerSize  = 16 // page: id 8, flags 2, count 2, overflow 4
 	elementSize = 16 // branch: pos 4, ksize 4, page 8; leaf: flags 4, pos 4, ksize 4, vsize 4
 	bucketSize  = 16 // root page 8, sequence 8
-	metaSize    = 64 // magic 4, version 4, page size 4, flags 4, root 8, sequence 8, freelist 8, high 8, txid 8, checksum 8
-	metaMagic   = 0xED0CDAED
+	// Magic 4, version 4, page size 4, flags 4, root 8, sequence 8, freelist 8, high 8, txid 8, checksum 8.
+	metaSize  = 64
+	metaMagic = 0xED0CDAED
 
 	branchPage   = 0x01
 	leafPage     = 0x02
@@ -176,7 +177,8 @@ func (p *pages) elements(b []byte, depth int, low, end []byte) error {
 			return err
 		}
 		next = e.next
-		if order := bytes.Compare(e.key, before); order < 0 || order == 0 && i > 0 || end != nil && bytes.Compare(e.key, end) >= 0 {
+		if order := bytes.Compare(e.key, before); order < 0 || order == 0 && i > 0 ||
+			end != nil && bytes.Compare(e.key, end) >= 0 {
 			return fmt.Errorf("key %d is out of order", i)
 		}
 		if flags == branchPage {

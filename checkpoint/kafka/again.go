@@ -24,5 +24,6 @@ func again(ctx context.Context, patience time.Duration, step func() error) error
 // final reports whether the broker's answer will be the same if the same is asked again, or somebody has to decide what
 // to ask now.
 func final(err error) bool {
-	return checkpoint.IsPermanent(err) || kafka.Fenced(err) || kafka.Confused(err) || kafka.TooLarge(err) || kafka.Malformed(err) || kafka.Forbidden(err) || kafka.Repeated(err)
+	return checkpoint.IsPermanent(err) || kafka.Fenced(err) || kafka.Confused(err) || kafka.TooLarge(err) ||
+		kafka.Malformed(err) || kafka.Forbidden(err) || kafka.Repeated(err)
 }

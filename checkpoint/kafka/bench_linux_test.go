@@ -77,7 +77,8 @@ func BenchmarkReplay(b *testing.B) {
 	f := newFake(1)
 	require.NoError(b, mustOpen(b.Context(), b, f).Commit(b.Context(), benchRows(100_000, 1)))
 	var records []*kafka.Record
-	if _, _, err := f.Fetch(b.Context(), "", home(f), 0, func(r *kafka.Record) error { records = append(records, r); return nil }); err != nil {
+	if _, _, err := f.Fetch(b.Context(), "", home(f), 0,
+		func(r *kafka.Record) error { records = append(records, r); return nil }); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()

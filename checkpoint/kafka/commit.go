@@ -99,7 +99,8 @@ func (s *Store) stage(ctx context.Context, c *change) error {
 	empty := len(s.chunk)
 	for key, value := range c.records {
 		if overhead+len(key)+len(value) > s.limit {
-			return fmt.Errorf("one record has %d bytes, more than topic %s takes in a batch (%d): raise max.message.bytes", len(key)+len(value), s.cfg.Topic, s.limit)
+			return fmt.Errorf("one record has %d bytes, more than topic %s takes in a batch (%d): raise max.message.bytes",
+				len(key)+len(value), s.cfg.Topic, s.limit)
 		}
 		if len(s.chunk) > empty && len(s.chunk)+changeSize(key, value) > room {
 			if err := s.sendChunk(ctx, n); err != nil {
@@ -116,7 +117,8 @@ func (s *Store) stage(ctx context.Context, c *change) error {
 	c.head.chunks = n + 1
 	s.out.begin()
 	if !s.appendHead(&c.head) {
-		return fmt.Errorf("the names of cluster and pipeline do not fit a batch of topic %s (%d bytes): raise max.message.bytes", s.cfg.Topic, s.limit)
+		return fmt.Errorf("the names of cluster and pipeline do not fit a batch of topic %s (%d bytes): raise "+
+			"max.message.bytes", s.cfg.Topic, s.limit)
 	}
 	if err := s.send(ctx, c.arrives(n+1)); err != nil {
 		return err

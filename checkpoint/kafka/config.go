@@ -88,7 +88,8 @@ var compressions = []batch.Compression{batch.None, batch.Gzip, batch.Snappy, bat
 func (c *Config) validate() error {
 	var problems []error
 	if !topicName.MatchString(c.Topic) || strings.Trim(c.Topic, ".") == "" {
-		problems = append(problems, fmt.Errorf("topic %q: a name has at most 249 letters, digits, dots, hyphens and underscores", c.Topic))
+		problems = append(problems,
+			fmt.Errorf("topic %q: a name has at most 249 letters, digits, dots, hyphens and underscores", c.Topic))
 	}
 	if c.Compression != "" && !slices.Contains(compressions, c.Compression) {
 		problems = append(problems, fmt.Errorf("compression %q: it is one of %v", c.Compression, compressions))

@@ -26,15 +26,21 @@ func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 		key   string
 		value []byte
 	}{
-		"an empty key":                        {k.prefix, []byte{format}},
-		"an unknown kind":                     {k.plain('x'), []byte{format}},
-		"an unknown kind without a value":     {k.plain('x'), nil},
-		"an empty value":                      {k.plain(kindHead), []byte{}},
-		"a short head":                        {k.plain(kindHead), []byte{format, 1}},
-		"a head that is none":                 {k.plain(kindHead), appendHead(nil, &head{identity: audit})},
-		"a head with more behind it":          {k.plain(kindHead), append(appendHead(nil, &head{number: 9, identity: audit}), 0)},
-		"a head with a longer key":            {k.plain(kindHead) + "x", appendHead(nil, &head{number: 9, identity: audit})},
-		"a head without its chunk":            {k.plain(kindHead), appendHead(nil, &head{number: 9, chunks: 1, last: 9, identity: audit})},
+		"an empty key":                    {k.prefix, []byte{format}},
+		"an unknown kind":                 {k.plain('x'), []byte{format}},
+		"an unknown kind without a value": {k.plain('x'), nil},
+		"an empty value":                  {k.plain(kindHead), []byte{}},
+		"a short head":                    {k.plain(kindHead), []byte{format, 1}},
+		"a head that is none":             {k.plain(kindHead), appendHead(nil, &head{identity: audit})},
+		"a head with more behind it": {
+			k.plain(kindHead),
+			append(appendHead(nil, &head{number: 9, identity: audit}), 0),
+		},
+		"a head with a longer key": {k.plain(kindHead) + "x", appendHead(nil, &head{number: 9, identity: audit})},
+		"a head without its chunk": {
+			k.plain(kindHead),
+			appendHead(nil, &head{number: 9, chunks: 1, last: 9, identity: audit}),
+		},
 		"an origin that says something":       {k.plain(kindOrigin), []byte{format, 1}},
 		"a short barrier":                     {k.plain(kindBarrier), []byte{format, 1}},
 		"a short log":                         {k.plain(kindLog), []byte{format, 1}},
@@ -57,7 +63,8 @@ func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 			f.put(p, c.key, c.value)
 			_, err := openFake(t.Context(), f, Config{}, audit)
 			var damaged *DamagedError
-			if !errors.As(err, &damaged) || damaged.Partition != p || damaged.Offset < offset || damaged.Offset > f.next(p) || !checkpoint.IsPermanent(err) {
+			if !errors.As(err, &damaged) || damaged.Partition != p || damaged.Offset < offset || damaged.Offset > f.next(p) ||
+				!checkpoint.IsPermanent(err) {
 				t.Errorf("error %v, want that it is damaged at %d", err, offset)
 			}
 			assert.Len(t, f.logs[p][len(f.logs[p])-1].Records, 1, "something was written")
@@ -88,7 +95,10 @@ func TestOpen_refuses_chunks_that_are_not_of_the_commit(t *testing.T) {
 
 func TestOpen_refuses_another_versions_checkpoint(t *testing.T) {
 	k := newKeys("prod-eu-1/audit")
-	for _, key := range []string{k.plain(kindHead), k.plain(kindBarrier), k.plain(kindLog), k.stream("x"), k.row(1, "x"), k.chunk(1), k.plain('n')} {
+	for _, key := range []string{
+		k.plain(kindHead), k.plain(kindBarrier), k.plain(kindLog), k.stream("x"), k.row(1, "x"),
+		k.chunk(1), k.plain('n'),
+	} {
 		f := newFake(3)
 		require.NoError(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(2, 1)))
 		p := home(f)
@@ -153,7 +163,10 @@ func TestErrors_name_the_place_and_what_to_do(t *testing.T) {
 	}{
 		{&TakenError{Path: "P", Err: errors.New("why")}, []string{"P", "why", "one process"}},
 		{&LostError{Path: "P", Has: 1, Want: 2}, []string{"P", "commit 1", "at 2", "restart", "min.insync.replicas=2"}},
-		{&DamagedError{Path: "P", Partition: 3, Offset: 4, Err: errors.New("why")}, []string{"P", "partition 3", "offset 4", "why", "another topic"}},
+		{
+			&DamagedError{Path: "P", Partition: 3, Offset: 4, Err: errors.New("why")},
+			[]string{"P", "partition 3", "offset 4", "why", "another topic"},
+		},
 		{&SettingsError{Topic: "T", Problem: "why", Command: "mend T"}, []string{"topic T", "why", "mend it with: mend T"}},
 	} {
 		for _, text := range c.want {

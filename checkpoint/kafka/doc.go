@@ -8,9 +8,9 @@
 // meanwhile and however long nobody comes back:
 //
 //   - A commit that fits one record batch is one record batch. Brokers take a batch in full or not at all.
-//   - A larger one is written down first, in records of its own that compaction cannot mistake for others (chunks); then one record (the head) says that they
-//     hold. From there on it is committed: the chunks are copied to where they belong and removed, by whoever comes to it. Chunks of which
-//     no head speaks do not count.
+//   - A larger one is written down first, in records of its own that compaction cannot mistake for others (chunks);
+//     then one record (the head) says that they hold. From there on it is committed: the chunks are copied to where
+//     they belong and removed, by whoever comes to it. Chunks of which no head speaks do not count.
 //
 // One process at a time uses a checkpoint. Opening it takes the next epoch of a transactional id's producer and writes
 // a first record under it, the barrier; from then on the broker refuses what an older process sends, however late that

@@ -14,7 +14,8 @@ type TakenError struct {
 
 // Error implements error.
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("another kube-eventbridge uses checkpoint %s (%v): run one process for a pipeline of a cluster, or set leaderElection for both", e.Path, e.Err)
+	return fmt.Sprintf("another kube-eventbridge uses checkpoint %s (%v): run one process for a pipeline of a cluster, "+
+		"or set leaderElection for both", e.Path, e.Err)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.
@@ -36,8 +37,9 @@ type LostError struct {
 
 // Error implements error.
 func (e *LostError) Error() string {
-	return fmt.Sprintf("checkpoint %s lost what brokers had acknowledged (it is at commit %d, and was at %d): restart to go on from what it has, "+
-		"and give the topic three replicas, min.insync.replicas=2 and unclean.leader.election.enable=false", e.Path, e.Has, e.Want)
+	return fmt.Sprintf("checkpoint %s lost what brokers had acknowledged (it is at commit %d, and was at %d): restart "+
+		"to go on from what it has, and give the topic three replicas, min.insync.replicas=2 and "+
+		"unclean.leader.election.enable=false", e.Path, e.Has, e.Want)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.
@@ -55,8 +57,9 @@ type DamagedError struct {
 
 // Error implements error.
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("checkpoint %s is damaged (partition %d, offset %d: %v): find out who wrote to or deleted from the topic, and name another topic "+
-		"to start with a new snapshot, which does not tell what was deleted meanwhile", e.Path, e.Partition, e.Offset, e.Err)
+	return fmt.Sprintf("checkpoint %s is damaged (partition %d, offset %d: %v): find out who wrote to or deleted from "+
+		"the topic, and name another topic to start with a new snapshot, which does not tell what was deleted meanwhile",
+		e.Path, e.Partition, e.Offset, e.Err)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.
@@ -88,8 +91,8 @@ type UnfencedError struct {
 
 // Error implements error.
 func (e *UnfencedError) Error() string {
-	return fmt.Sprintf("checkpoint %s cannot be kept from a former leader: the permission to write to transactional id %s is missing (%v); "+
-		"allow WRITE on it, which leaderElection needs", e.Path, e.TransactionalID, e.Err)
+	return fmt.Sprintf("checkpoint %s cannot be kept from a former leader: the permission to write to transactional id "+
+		"%s is missing (%v); allow WRITE on it, which leaderElection needs", e.Path, e.TransactionalID, e.Err)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.

@@ -69,7 +69,10 @@ type fakeBatch struct {
 }
 
 func newFake(partitions int) *fake {
-	f := &fake{partitions: partitions, epochs: map[string]kafka.Producer{}, logs: map[int32][]fakeBatch{}, firsts: map[int32]int64{}}
+	f := &fake{
+		partitions: partitions, epochs: map[string]kafka.Producer{}, logs: map[int32][]fakeBatch{},
+		firsts: map[int32]int64{},
+	}
 	f.settings = map[string]string{settingCleanup: compact, settingTombstone: "86400000", settingSize: "1048588"}
 	return f
 }
@@ -293,7 +296,9 @@ func (f *fake) Bounds(ctx context.Context, _ string, partitions int) (map[int32]
 	return bounds, nil
 }
 
-func (f *fake) Fetch(ctx context.Context, _ string, partition int32, offset int64, do func(*kafka.Record) error) (next, end int64, err error) {
+func (f *fake) Fetch(
+	ctx context.Context, _ string, partition int32, offset int64, do func(*kafka.Record) error,
+) (next, end int64, err error) {
 	f.mu.Lock()
 	f.fetches++
 	defer f.mu.Unlock()

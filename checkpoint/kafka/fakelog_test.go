@@ -112,7 +112,10 @@ func (f *fake) live() map[string][]byte {
 func (f *fake) put(partition int32, key string, value []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	b := &fakeBatch{Producer: kafka.Producer{ID: -1, Epoch: -1}, Count: 1, Records: []fakeRecord{{Key: []byte(key), Value: value, Null: value == nil}}}
+	b := &fakeBatch{
+		Producer: kafka.Producer{ID: -1, Epoch: -1}, Count: 1,
+		Records: []fakeRecord{{Key: []byte(key), Value: value, Null: value == nil}},
+	}
 	b.Sequence = -1
 	b.Base = f.next(partition)
 	b.Records[0].Offset = b.Base

@@ -89,7 +89,8 @@ func (s *Store) init(ctx context.Context) (id kafka.Producer, err error) {
 	if s.cfg.Elected {
 		return id, s.breaks(&UnfencedError{Path: s.path, TransactionalID: name, Err: err})
 	}
-	s.cfg.Log.Warn("another process cannot be kept from using the same checkpoint: the permission to write to its transactional id is missing",
+	s.cfg.Log.Warn("another process cannot be kept from using the same checkpoint: the permission to write to its "+
+		"transactional id is missing",
 		"transactionalId", name, "checkpoint", s.path, "err", err)
 	s.plain = true
 	return s.ask(ctx, "", nil)

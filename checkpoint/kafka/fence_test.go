@@ -54,7 +54,8 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	var taken *TakenError
 	for range 2 {
 		err := old.Commit(t.Context(), position(2))
-		if !errors.As(err, &taken) || !checkpoint.IsPermanent(err) || strings.Count(err.Error(), `"prod-eu-1/audit" in topic checkpoints`) != 1 {
+		if !errors.As(err, &taken) || !checkpoint.IsPermanent(err) ||
+			strings.Count(err.Error(), `"prod-eu-1/audit" in topic checkpoints`) != 1 {
 			t.Errorf("commit: error %v, want one that says once whose it is", err)
 		}
 	}
@@ -101,7 +102,8 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	var log bytes.Buffer
 	cfg := Config{Log: slog.New(slog.NewTextHandler(&log, nil))}
 	s := must.Get(openFake(t.Context(), f, cfg, audit))(t)
-	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactionalId=kube-eventbridge.prod-eu-1.audit.checkpoint.checkpoints") {
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 ||
+		!strings.Contains(log.String(), "transactionalId=kube-eventbridge.prod-eu-1.audit.checkpoint.checkpoints") {
 		t.Errorf("warnings: %s", &log)
 	}
 	require.NoError(t, s.Commit(t.Context(), position(1)))
@@ -192,7 +194,8 @@ func TestStore_that_lost_commits_says_so_and_a_new_one_goes_on(t *testing.T) {
 	f.fault = once(fault{lose: true, err: kafkago.OutOfOrderSequenceNumber})
 	var lost *LostError
 	for range 2 {
-		if err := s.Commit(t.Context(), position(3)); !errors.As(err, &lost) || lost.Has != 1 || lost.Want != 2 || !checkpoint.IsPermanent(err) {
+		if err := s.Commit(t.Context(), position(3)); !errors.As(err, &lost) || lost.Has != 1 || lost.Want != 2 ||
+			!checkpoint.IsPermanent(err) {
 			t.Errorf("commit: error %v, want what was lost", err)
 		}
 	}

@@ -18,11 +18,13 @@ import (
 //	o  nothing             the origin: nothing
 //	b  nothing             the barrier: producer id and epoch of the process that has opened the checkpoint;
 //	                       then its name, or nothing if it has closed the checkpoint
-//	h  nothing             the head: number of the last commit, number of its chunks that wait to be copied, last stream number given out, identity
+//	h  nothing             the head: number of the last commit, number of its chunks that wait to be copied, last
+//	                       stream number given out, identity
 //	l  nothing             what is known of the log
 //	s  name                a stream: its number; then 1 and the stream's state, or 0 where only rows are known
 //	r  number, key         a row of the stream with that number
-//	c  number              a chunk: number of the commit; then keys without the checkpoint's name, as texts, and values: 0, or their length + 1 and their bytes
+//	c  number              a chunk: number of the commit; then keys without the checkpoint's name, as texts, and values:
+//	                       0, or their length + 1 and their bytes
 //
 // Each value begins with the format. Numbers are uvarints, texts their length as a uvarint and their bytes; states are
 // as the package codec writes them.

@@ -87,7 +87,9 @@ func TestLog_that_is_cut_anywhere_and_compacted_has_the_last_commit(t *testing.T
 }
 
 // cutAt checks a log of n batches, and returns which commit it has: the one before, which was given, or the next.
-func cutAt(t *testing.T, whole *fake, n, committed int, states []*checkpoint.State, ends []int, c compaction, random *rand.Rand) int {
+func cutAt(
+	t *testing.T, whole *fake, n, committed int, states []*checkpoint.State, ends []int, c compaction, random *rand.Rand,
+) int {
 	t.Helper()
 	f := whole.copy(home(whole), n)
 	c.run(f, random)
@@ -96,8 +98,10 @@ func cutAt(t *testing.T, whole *fake, n, committed int, states []*checkpoint.Sta
 	if committed+1 < len(states) && reflect.DeepEqual(got, states[committed+1]) {
 		committed++
 	}
-	if !reflect.DeepEqual(got, states[committed]) || ends[committed] < n && committed+1 < len(states) && ends[committed+1] <= n {
-		t.Fatalf("%d of %d batches, compaction %s, have\n%+v, want commit %d:\n%+v", n, ends[len(ends)-1], c.name, got, committed, states[committed])
+	if !reflect.DeepEqual(got, states[committed]) || ends[committed] < n && committed+1 < len(states) &&
+		ends[committed+1] <= n {
+		t.Fatalf("%d of %d batches, compaction %s, have\n%+v, want commit %d:\n%+v", n, ends[len(ends)-1], c.name, got,
+			committed, states[committed])
 	}
 	storetest.MustHold(t.Context(), t, s, got) // read once more, not from what opening has read
 	want := got
@@ -176,7 +180,9 @@ func TestStore_is_as_the_last_commit_left_it(t *testing.T) {
 
 // interrupt has a commit fail at one of its requests, which arrives or does not. Then the process goes on, or another
 // one comes.
-func interrupt(ctx context.Context, t *rapid.T, f *fake, s *Store, want *checkpoint.State, b *checkpoint.Batch) (*Store, *checkpoint.State) {
+func interrupt(
+	ctx context.Context, t *rapid.T, f *fake, s *Store, want *checkpoint.State, b *checkpoint.Batch,
+) (*Store, *checkpoint.State) {
 	stop, cancel := context.WithCancel(ctx)
 	defer cancel()
 	at := f.requests + rapid.IntRange(1, 12).Draw(t, "request")

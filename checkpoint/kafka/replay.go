@@ -18,7 +18,8 @@ import (
 // reader is what a partition is read with.
 type reader interface {
 	Bounds(ctx context.Context, topic string, partitions int) (map[int32]kafka.Bounds, error)
-	Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*kafka.Record) error) (next, end int64, err error)
+	Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*kafka.Record) error) (next, end int64,
+		err error)
 }
 
 // replay is what a partition says of one checkpoint, as far as it has been read. Its memory is that of the state, and

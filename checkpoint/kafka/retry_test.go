@@ -105,13 +105,15 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 		f.away = errAway
 		began := time.Now()
 		err := s.Commit(t.Context(), position(2))
-		if took := time.Since(began); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) || took < patience || took > patience+pause.LongestWait {
+		if took := time.Since(began); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) || took < patience ||
+			took > patience+pause.LongestWait {
 			t.Errorf("it ended after %v with %v", took, err)
 		}
 		short := must.Within(t, time.Second)
 		began = time.Now()
 		err = s.Commit(short, position(2))
-		if took := time.Since(began); !errors.Is(err, errAway) || !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+		if took := time.Since(began); !errors.Is(err, errAway) || !errors.Is(err, context.DeadlineExceeded) ||
+			took != time.Second {
 			t.Errorf("it ended after %v with %v", took, err)
 		}
 

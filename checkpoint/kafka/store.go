@@ -136,7 +136,10 @@ func (s *Store) open(ctx context.Context, t topics) error {
 		return err
 	}
 	s.origin = r.origin
-	s.out = &producer{broker: s.broker, topic: s.cfg.Topic, partition: r.partition, codec: batch.NewCodec(s.cfg.Compression), patience: s.patience}
+	s.out = &producer{
+		broker: s.broker, topic: s.cfg.Topic, partition: r.partition,
+		codec: batch.NewCodec(s.cfg.Compression), patience: s.patience,
+	}
 	if err := s.enlist(ctx); err != nil {
 		return err
 	}

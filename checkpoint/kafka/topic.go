@@ -38,7 +38,10 @@ const (
 // so they are small: what is to be read at a start is what holds, and some segments. It is their records that take
 // time, not their bytes. A reader needs seconds, so that a row is gone is forgotten after an hour, not a day.
 func (c *Config) settings() map[string]string {
-	s := map[string]string{settingCleanup: compact, settingTombstone: "3600000", "segment.bytes": "16777216", "segment.ms": "21600000"}
+	s := map[string]string{
+		settingCleanup: compact, settingTombstone: "3600000", "segment.bytes": "16777216",
+		"segment.ms": "21600000",
+	}
 	if c.Compression != "" && c.Compression != batch.None {
 		s["segment.bytes"] = "4194304"
 	}
@@ -58,7 +61,11 @@ func (c *Config) find(ctx context.Context, t topics) (n int, err error) {
 	err = again(ctx, c.Patience, func() error { return t.CreateTopic(ctx, spec) })
 	switch {
 	case kafka.Forbidden(err):
-		return 0, &SettingsError{Topic: c.Topic, Problem: fmt.Sprintf("it is missing, or may not be seen, and must not be created (%v)", err), Command: c.createCommand()}
+		return 0, &SettingsError{
+			Topic:   c.Topic,
+			Problem: fmt.Sprintf("it is missing, or may not be seen, and must not be created (%v)", err),
+			Command: c.createCommand(),
+		}
 	case err != nil:
 		return 0, err
 	}
@@ -93,16 +100,20 @@ func (c *Config) check(ctx context.Context, t topics) (limit int, err error) {
 	})
 	switch {
 	case kafka.Forbidden(err):
-		c.Log.Warn("the settings of the checkpoint's topic may not be read (DescribeConfigs), so they are not checked", "topic", c.Topic, "err", err)
+		c.Log.Warn("the settings of the checkpoint's topic may not be read (DescribeConfigs), so they are not checked",
+			"topic", c.Topic, "err", err)
 		return batch.DefaultLimit, nil
 	case err != nil:
 		return 0, err
 	}
 	if policy := settings[settingCleanup]; policy != compact {
-		return 0, c.unfit(settingCleanup+"="+policy+" deletes what is old, whether it holds or not", settingCleanup+"="+compact)
+		return 0, c.unfit(settingCleanup+"="+policy+" deletes what is old, whether it holds or not",
+			settingCleanup+"="+compact)
 	}
-	if ms, err := strconv.ParseInt(settings[settingTombstone], 10, 64); err == nil && ms < shortestTombstone.Milliseconds() {
-		return 0, c.unfit(settingTombstone+"="+settings[settingTombstone]+" may remove the word that a row is gone before a reader has come to it", settingTombstone+"=3600000")
+	if ms, err := strconv.ParseInt(settings[settingTombstone], 10, 64); err == nil &&
+		ms < shortestTombstone.Milliseconds() {
+		return 0, c.unfit(settingTombstone+"="+settings[settingTombstone]+" may remove the word that a row is gone before "+
+			"a reader has come to it", settingTombstone+"=3600000")
 	}
 	limit, err = strconv.Atoi(settings[settingSize])
 	if err != nil {
@@ -112,14 +123,18 @@ func (c *Config) check(ctx context.Context, t topics) (limit int, err error) {
 }
 
 func (c *Config) unfit(problem, setting string) error {
-	return &SettingsError{Topic: c.Topic, Problem: problem, Command: "kafka-configs.sh --bootstrap-server " + c.Brokers[0] +
-		" --alter --entity-type topics --entity-name " + c.Topic + " --add-config " + setting}
+	return &SettingsError{
+		Topic: c.Topic, Problem: problem,
+		Command: "kafka-configs.sh --bootstrap-server " + c.Brokers[0] +
+			" --alter --entity-type topics --entity-name " + c.Topic + " --add-config " + setting,
+	}
 }
 
 // createCommand is what makes the topic as find does.
 func (c *Config) createCommand() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d", c.Brokers[0], c.Topic, c.Partitions)
+	fmt.Fprintf(&b, "kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d", c.Brokers[0], c.Topic,
+		c.Partitions)
 	if c.Replicas > 0 {
 		fmt.Fprintf(&b, " --replication-factor %d", c.Replicas)
 	}

@@ -35,7 +35,8 @@ func TestOpen_creates_a_topic_that_is_missing(t *testing.T) {
 		f.settings[settingSize] = "1048588"
 		s := must.Get(openFake(t.Context(), f, c.cfg, audit))(t)
 		commits(t, s, 1)
-		if f.partitions != c.partitions || f.settings[settingCleanup] != compact || f.settings["min.insync.replicas"] != c.isr ||
+		if f.partitions != c.partitions || f.settings[settingCleanup] != compact ||
+			f.settings["min.insync.replicas"] != c.isr ||
 			f.settings["segment.bytes"] != c.size {
 			t.Errorf("%d partitions, settings %v", f.partitions, f.settings)
 		}
@@ -49,8 +50,9 @@ func TestOpen_says_how_to_create_a_topic_that_it_must_not_create(t *testing.T) {
 	var settings *SettingsError
 	require.True(t, errors.As(err, &settings), "the error says what to do")
 	require.True(t, checkpoint.IsPermanent(err), "the error says what to do")
-	want := "kafka-topics.sh --bootstrap-server b:9092 --create --topic checkpoints --partitions 5 --replication-factor 3 --config cleanup.policy=compact " +
-		"--config delete.retention.ms=3600000 --config min.insync.replicas=2 --config segment.bytes=16777216 --config segment.ms=21600000"
+	want := "kafka-topics.sh --bootstrap-server b:9092 --create --topic checkpoints --partitions 5 --replication-factor " +
+		"3 --config cleanup.policy=compact --config delete.retention.ms=3600000 --config min.insync.replicas=2 --config " +
+		"segment.bytes=16777216 --config segment.ms=21600000"
 	assert.Equal(t, want, settings.Command, "the command")
 }
 
@@ -73,7 +75,8 @@ func TestOpen_refuses_settings_that_lose_checkpoints(t *testing.T) {
 			continue
 		}
 		var settings *SettingsError
-		want := "kafka-configs.sh --bootstrap-server b:9092 --alter --entity-type topics --entity-name checkpoints --add-config " + c.mends
+		want := "kafka-configs.sh --bootstrap-server b:9092 --alter --entity-type topics --entity-name checkpoints " +
+			"--add-config " + c.mends
 		if !errors.As(err, &settings) || settings.Command != want || !strings.Contains(err.Error(), c.name+"="+c.value) {
 			t.Errorf("%s=%s: error %v, want the command %s", c.name, c.value, err, want)
 		}

@@ -78,7 +78,8 @@ func (c *Config) validate() error {
 		problems = append(problems, errors.New("no server is named"))
 	}
 	if !bucketName.MatchString(c.Bucket) {
-		problems = append(problems, fmt.Errorf("bucket %q: a name has letters, digits, hyphens and underscores, at most 200", c.Bucket))
+		problems = append(problems, fmt.Errorf("bucket %q: a name has letters, digits, hyphens and underscores, at most 200",
+			c.Bucket))
 	}
 	if !keyName.MatchString(c.Name) {
 		problems = append(problems, fmt.Errorf("name %q: keys have letters, digits and -_=/, and dots between them", c.Name))

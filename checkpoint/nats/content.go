@@ -94,7 +94,8 @@ func (c *content) records(b []byte) []byte {
 // state returns what the content means.
 func (c *content) state() (*checkpoint.State, error) {
 	state := &checkpoint.State{
-		Identity: c.identity, Streams: make(map[string]checkpoint.Stream, len(c.streams)), Rows: make(map[string]map[string]checkpoint.Row, len(c.rows)),
+		Identity: c.identity, Streams: make(map[string]checkpoint.Stream, len(c.streams)),
+		Rows: make(map[string]map[string]checkpoint.Row, len(c.rows)),
 	}
 	var err error
 	if c.log != nil {

@@ -127,8 +127,17 @@ func TestLost_commits_are_noticed(t *testing.T) {
 		require.NoError(t, next.Commit(t.Context(), benchRows(0, 1, 3)))
 	})
 	for name, use := range map[string]func(context.Context, *Store) error{
-		"the server went back, and a commit finds that": func(ctx context.Context, s *Store) error { return s.Commit(ctx, benchRows(0, 5, 3)) },
-		"the server went back, and a load finds that":   func(ctx context.Context, s *Store) error { _, err := s.Load(ctx); return err },
+		"the server went back, and a commit finds that": func(ctx context.Context,
+			s *Store,
+		) error {
+			return s.Commit(ctx, benchRows(0, 5, 3))
+		},
+		"the server went back, and a load finds that": func(ctx context.Context,
+			s *Store,
+		) error {
+			_, err := s.Load(ctx)
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) { mustNoticeOlderServer(t, use) })
 	}
@@ -193,7 +202,10 @@ func mustBeLost(t *testing.T, err error) {
 
 // Whatever the bytes, decoding ends with an error, or with something that is encoded and decoded alike.
 func FuzzMessage(f *testing.F) {
-	commit := message{kind: kindCommit, writer: 1 << 63, epoch: 300, number: 7, parts: 2, body: appendBatch(nil, benchRows(0, 2, 1))}
+	commit := message{
+		kind: kindCommit, writer: 1 << 63, epoch: 300, number: 7, parts: 2,
+		body: appendBatch(nil, benchRows(0, 2, 1)),
+	}
 	f.Add(commit.append(nil))
 	f.Add([]byte{format, 'w'})
 	f.Fuzz(func(t *testing.T, data []byte) {

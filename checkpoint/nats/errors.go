@@ -14,7 +14,8 @@ type TakenError struct {
 
 // Error implements error.
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("another kube-eventbridge uses checkpoint %s (epoch %d): run one process for a pipeline of a cluster, or set leaderElection for both", e.Path, e.Epoch)
+	return fmt.Sprintf("another kube-eventbridge uses checkpoint %s (epoch %d): run one process for a pipeline of a "+
+		"cluster, or set leaderElection for both", e.Path, e.Epoch)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.
@@ -33,8 +34,9 @@ type LostError struct {
 
 // Error implements error.
 func (e *LostError) Error() string {
-	return fmt.Sprintf("checkpoint %s lost what the server had acknowledged (it ends at sequence %d, and ended at %d): restart to go on from what it has, "+
-		"and give the bucket three replicas, or its server sync_interval: always", e.Path, e.Has, e.Want)
+	return fmt.Sprintf("checkpoint %s lost what the server had acknowledged (it ends at sequence %d, and ended at %d): "+
+		"restart to go on from what it has, and give the bucket three replicas, or its server sync_interval: always", e.Path,
+		e.Has, e.Want)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.
@@ -49,8 +51,9 @@ type DamagedError struct {
 
 // Error implements error.
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("checkpoint %s is damaged (%v): find out who wrote to or deleted from the bucket, and name another bucket "+
-		"to start with a new snapshot, which does not tell what was deleted meanwhile", e.Path, e.Err)
+	return fmt.Sprintf(
+		"checkpoint %s is damaged (%v): find out who wrote to or deleted from the bucket, and name another bucket "+
+			"to start with a new snapshot, which does not tell what was deleted meanwhile", e.Path, e.Err)
 }
 
 // Permanent implements what [checkpoint.IsPermanent] asks for.

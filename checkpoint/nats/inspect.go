@@ -53,7 +53,9 @@ func Check(ctx context.Context, cfg Config) error {
 }
 
 // look connects for a moment.
-func look(ctx context.Context, verb string, cfg Config, want checkpoint.Identity, do func(*bucket, Config) error) error {
+func look(
+	ctx context.Context, verb string, cfg Config, want checkpoint.Identity, do func(*bucket, Config) error,
+) error {
 	cfg = cfg.withDefaults(want)
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("%s checkpoint: %w", verb, err)

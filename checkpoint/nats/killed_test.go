@@ -100,7 +100,8 @@ func newCluster(t *testing.T) *cluster {
 	testtier.Servers(t)
 	for i := range c.servers {
 		c.options[i] = &server.Options{
-			ServerName: fmt.Sprint("server-", i), Host: "127.0.0.1", Port: must.Get(port.Free())(t), NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+			ServerName: fmt.Sprint("server-", i), Host: "127.0.0.1", Port: must.Get(port.Free())(t), NoSigs: true, NoLog: true,
+			JetStream: true, StoreDir: t.TempDir(),
 			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: must.Get(port.Free())(t)},
 		}
 		routes = append(routes, fmt.Sprint("nats://127.0.0.1:", c.options[i].Cluster.Port))

@@ -18,7 +18,8 @@ import (
 //	writer  8 bytes, little endian: a number that is no other writer's
 //	epoch   how often the checkpoint was opened
 //	number  of the message, as in its key
-//	parts   of a part how many come before it in its commit, of a commit or base how many it has besides this message; of a writer 0
+//	parts   of a part how many come before it in its commit, of a commit or base how many it has besides this
+//	        message; of a writer 0
 //	body    the rest: a part of a commit's records; of a writer the name of its process, or nothing if that has closed
 //	        the checkpoint
 //

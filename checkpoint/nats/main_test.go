@@ -54,7 +54,10 @@ func serve(dir, port string) error {
 	if err != nil {
 		return err
 	}
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: n, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: n, NoSigs: true, NoLog: true, JetStream: true,
+		StoreDir: dir,
+	})
 	if err != nil {
 		return err
 	}
@@ -124,7 +127,10 @@ const testBucket = "checkpoints"
 func newServer(t testing.TB, change ...func(*server.Options)) *server.Server {
 	t.Helper()
 	testtier.Servers(t)
-	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()}
+	opts := &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true,
+		StoreDir: t.TempDir(),
+	}
 	for _, f := range change {
 		f(opts)
 	}
@@ -140,7 +146,11 @@ func newServer(t testing.TB, change ...func(*server.Options)) *server.Server {
 
 // at is a configuration for the server at url.
 func at(url string) Config {
-	return Config{Bucket: testBucket, Dial: func(options ...gonats.Option) (*gonats.Conn, error) { return gonats.Connect(url, options...) }}
+	return Config{Bucket: testBucket, Dial: func(options ...gonats.Option) (*gonats.Conn,
+		error,
+	) {
+		return gonats.Connect(url, options...)
+	}}
 }
 
 // client connects as a user of the server would.

@@ -128,7 +128,11 @@ func interrupt(
 	stop, cancel := context.WithCancel(ctx)
 	defer cancel()
 	point := rapid.IntRange(1, 12).Draw(t, "request")
-	wrong := rapid.SampledFrom([]fault{{err: errAway}, {err: errAway, lose: true}, {err: errAway, lose: true, late: true}}).Draw(t, "fault")
+	wrong := rapid.SampledFrom([]fault{
+		{err: errAway},
+		{err: errAway, lose: true},
+		{err: errAway, lose: true, late: true},
+	}).Draw(t, "fault")
 	patient := rapid.IntRange(0, 3).Draw(t, "patient") == 0 // which takes time
 	if rapid.Bool().Draw(t, "base") {
 		rebaseNow(s)

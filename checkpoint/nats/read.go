@@ -23,7 +23,8 @@ func (b *bucket) read(ctx context.Context, after, to uint64, do func(raw)) (err 
 	var consumer jetstream.Consumer
 	err = b.ask(ctx, func(ctx context.Context) (err error) {
 		consumer, err = b.js.OrderedConsumer(ctx, b.cfg.stream(), jetstream.OrderedConsumerConfig{
-			FilterSubjects: []string{b.cfg.prefix() + ">"}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+			FilterSubjects: []string{b.cfg.prefix() + ">"}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+			OptStartSeq:       after + 1,
 			InactiveThreshold: forgetAfter, MaxResetAttempts: 1,
 		})
 		return err
@@ -31,7 +32,8 @@ func (b *bucket) read(ctx context.Context, after, to uint64, do func(raw)) (err 
 	if err != nil {
 		return fmt.Errorf("make a consumer: %w", err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxBytes(max(pullBytes, 2*b.most())), jetstream.PullExpiry(max(b.cfg.Timeout/2, time.Second)))
+	messages, err := consumer.Messages(jetstream.PullMaxBytes(max(pullBytes, 2*b.most())),
+		jetstream.PullExpiry(max(b.cfg.Timeout/2, time.Second)))
 	if err != nil {
 		return fmt.Errorf("ask the consumer: %w", err)
 	}
@@ -66,15 +68,20 @@ func (b *bucket) find(ctx context.Context) (limit int, err error) {
 	}
 	err = b.ask(ctx, func(ctx context.Context) error {
 		_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: b.cfg.Bucket, Description: "Checkpoints of kube-eventbridge", History: 1, Storage: jetstream.FileStorage, Replicas: b.cfg.Replicas,
+			Bucket: b.cfg.Bucket, Description: "Checkpoints of kube-eventbridge", History: 1, Storage: jetstream.FileStorage,
+			Replicas: b.cfg.Replicas,
 		})
 		return err
 	})
 	switch {
 	case errors.Is(err, jetstream.ErrBucketExists):
 	case hopeless(err):
-		return 0, &SettingsError{Bucket: b.cfg.Bucket, Problem: fmt.Sprintf("it is missing, and the server refuses to create it (%v)", err), Advice: fmt.Sprintf(
-			"ask for as many replicas as there are servers, or make it by hand: nats kv add %s --history 1 --storage file --replicas %d", b.cfg.Bucket, b.cfg.Replicas)}
+		return 0, &SettingsError{
+			Bucket:  b.cfg.Bucket,
+			Problem: fmt.Sprintf("it is missing, and the server refuses to create it (%v)", err), Advice: fmt.Sprintf(
+				"ask for as many replicas as there are servers, or make it by hand: nats kv add %s --history 1 --storage file "+
+					"--replicas %d", b.cfg.Bucket, b.cfg.Replicas),
+		}
 	case err != nil:
 		return 0, fmt.Errorf("create the bucket: %w", err)
 	default:

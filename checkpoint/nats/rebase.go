@@ -23,7 +23,8 @@ func (s *Store) tidy(ctx context.Context) {
 		return
 	}
 	if err := s.log.purge(ctx, s.before); err != nil && ctx.Err() == nil {
-		s.cfg.Log.Warn("what is old of the checkpoint stays in the bucket until the next attempt", "checkpoint", s.path, "err", err)
+		s.cfg.Log.Warn("what is old of the checkpoint stays in the bucket until the next attempt", "checkpoint", s.path,
+			"err", err)
 	}
 	s.before = 0 // the next base purges all that is before it
 }

@@ -22,22 +22,33 @@ var rules = []struct {
 	},
 	{
 		func(c *jetstream.StreamConfig) bool { return c.MaxAge > 0 },
-		"its values expire (a TTL, or max age): what does not change for that long is forgotten", "let it keep them: nats stream edit STREAM --max-age 0s",
+		"its values expire (a TTL, or max age): what does not change for that long is forgotten",
+		"let it keep them: nats stream edit STREAM --max-age 0s",
 	},
 	{
 		func(c *jetstream.StreamConfig) bool {
 			return c.Discard == jetstream.DiscardOld && (c.MaxMsgs > 0 || c.MaxBytes > 0)
 		},
-		"it discards what is oldest when it is full, whether it holds or not", "let it refuse instead: nats stream edit STREAM --discard new",
+		"it discards what is oldest when it is full, whether it holds or not",
+		"let it refuse instead: nats stream edit STREAM --discard new",
 	},
 	{
 		func(c *jetstream.StreamConfig) bool { return c.Retention != jetstream.LimitsPolicy },
 		"its retention is not limits: what was read is removed", another,
 	},
-	{func(c *jetstream.StreamConfig) bool { return c.Mirror != nil }, "it is a mirror, to which nobody can write", another},
+	{
+		func(c *jetstream.StreamConfig) bool { return c.Mirror != nil }, "it is a mirror, to which nobody can write",
+		another,
+	},
 	{func(c *jetstream.StreamConfig) bool { return c.Sealed }, "it is sealed", another},
-	{func(c *jetstream.StreamConfig) bool { return c.DenyPurge }, "it does not let anything be purged, and so it grows without an end", another},
-	{func(c *jetstream.StreamConfig) bool { return c.NoAck }, "it does not acknowledge (no_ack)", "let it: nats stream edit STREAM --ack"},
+	{
+		func(c *jetstream.StreamConfig) bool { return c.DenyPurge },
+		"it does not let anything be purged, and so it grows without an end", another,
+	},
+	{
+		func(c *jetstream.StreamConfig) bool { return c.NoAck }, "it does not acknowledge (no_ack)",
+		"let it: nats stream edit STREAM --ack",
+	},
 	{
 		func(c *jetstream.StreamConfig) bool { return c.PersistMode == jetstream.AsyncPersistMode },
 		"it acknowledges before it has written (persist mode async)", another,
@@ -55,11 +66,17 @@ const another = "it cannot be changed: name another bucket, which is made with w
 func unfit(bucket string, c *jetstream.StreamConfig) error {
 	for _, rule := range rules {
 		if rule.broken(c) {
-			return &SettingsError{Bucket: bucket, Problem: rule.problem, Advice: strings.ReplaceAll(rule.advice, "STREAM", c.Name)}
+			return &SettingsError{
+				Bucket: bucket, Problem: rule.problem,
+				Advice: strings.ReplaceAll(rule.advice, "STREAM", c.Name),
+			}
 		}
 	}
 	if !slices.Contains(c.Subjects, "$KV."+bucket+".>") {
-		return &SettingsError{Bucket: bucket, Problem: "stream " + c.Name + " is no bucket: it has not the subjects of one", Advice: "name another bucket"}
+		return &SettingsError{
+			Bucket: bucket, Problem: "stream " + c.Name + " is no bucket: it has not the subjects of one",
+			Advice: "name another bucket",
+		}
 	}
 	return nil
 }

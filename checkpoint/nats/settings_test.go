@@ -34,9 +34,15 @@ func TestOpen_and_check_refuse_a_bucket_that_would_lose_something_and_say_what_t
 		change func(*jetstream.StreamConfig)
 		want   string
 	}{
-		"memory":      {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, "name another bucket"},
-		"TTL":         {func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, "nats stream edit KV_checkpoints --max-age 0s"},
-		"discard old": {func(c *jetstream.StreamConfig) { c.Discard, c.MaxBytes = jetstream.DiscardOld, 1<<20 }, "--discard new"},
+		"memory": {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, "name another bucket"},
+		"TTL": {
+			func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+			"nats stream edit KV_checkpoints --max-age 0s",
+		},
+		"discard old": {
+			func(c *jetstream.StreamConfig) { c.Discard, c.MaxBytes = jetstream.DiscardOld, 1<<20 },
+			"--discard new",
+		},
 		"interest":    {func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, "name another bucket"},
 		"no purge":    {func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true }, "name another bucket"},
 		"no ack":      {func(c *jetstream.StreamConfig) { c.NoAck = true }, "--ack"},
@@ -47,7 +53,8 @@ func TestOpen_and_check_refuse_a_bucket_that_would_lose_something_and_say_what_t
 			srv := newServer(t)
 			js := client(t, srv)
 			cfg := jetstream.StreamConfig{
-				Name: "KV_" + testBucket, Subjects: []string{"$KV." + testBucket + ".>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
+				Name: "KV_" + testBucket, Subjects: []string{"$KV." + testBucket + ".>"}, MaxMsgsPerSubject: 1,
+				Discard:     jetstream.DiscardNew,
 				AllowRollup: true, DenyDelete: true, AllowDirect: true,
 			}
 			c.change(&cfg)
@@ -71,7 +78,8 @@ func TestOpen_that_cannot_make_the_bucket_says_how_to(t *testing.T) {
 	cfg.Replicas = 3
 	_, err := Open(t.Context(), cfg, audit)
 	var settings *SettingsError
-	if !errors.As(err, &settings) || !strings.Contains(err.Error(), "nats kv add checkpoints --history 1 --storage file --replicas 3") {
+	if !errors.As(err, &settings) || !strings.Contains(err.Error(),
+		"nats kv add checkpoints --history 1 --storage file --replicas 3") {
 		t.Errorf("error %v, want a SettingsError with the command", err)
 	}
 }
@@ -107,7 +115,9 @@ func TestInspect_does_not_disturb_a_writer(t *testing.T) {
 func TestCheckpoints_share_a_bucket(t *testing.T) {
 	cfg := at(newServer(t).ClientURL())
 	ids := []checkpoint.Identity{
-		audit, {ClusterUID: audit.ClusterUID, Cluster: audit.Cluster, Pipeline: "aud"}, {ClusterUID: "x", Cluster: "prod.eu.1", Pipeline: "audit"},
+		audit,
+		{ClusterUID: audit.ClusterUID, Cluster: audit.Cluster, Pipeline: "aud"},
+		{ClusterUID: "x", Cluster: "prod.eu.1", Pipeline: "audit"},
 	}
 	for n, id := range ids {
 		s := must.Get(Open(t.Context(), cfg, id))(t)
@@ -128,7 +138,8 @@ func TestPermissions_that_are_enough(t *testing.T) {
 	const stream = "KV_" + testBucket
 	user := &server.User{Username: "bridge", Password: "secret", Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: []string{
-			"$KV." + testBucket + ".>", "$JS.API.STREAM.INFO." + stream, "$JS.API.STREAM.MSG.GET." + stream, "$JS.API.CONSUMER.CREATE." + stream + ".>",
+			"$KV." + testBucket + ".>", "$JS.API.STREAM.INFO." + stream, "$JS.API.STREAM.MSG.GET." + stream,
+			"$JS.API.CONSUMER.CREATE." + stream + ".>",
 			"$JS.API.CONSUMER.MSG.NEXT." + stream + ".>", "$JS.API.STREAM.PURGE." + stream,
 		}},
 		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
@@ -148,7 +159,8 @@ func TestPermissions_that_are_enough(t *testing.T) {
 		}
 		return cfg
 	}
-	if _, err := Open(t.Context(), as("bridge"), audit); err == nil || !strings.Contains(err.Error(), "does not permit") || checkpoint.IsPermanent(err) {
+	if _, err := Open(t.Context(), as("bridge"), audit); err == nil || !strings.Contains(err.Error(), "does not permit") ||
+		checkpoint.IsPermanent(err) {
 		t.Errorf("error %v, want that the bucket may not be made", err)
 	}
 	mustOpen(t.Context(), t, as("maker"))
@@ -167,13 +179,17 @@ func TestPermissions_that_are_enough(t *testing.T) {
 
 func TestOpen_names_the_server_that_is_away(t *testing.T) {
 	_, err := Open(t.Context(), at("nats://127.0.0.1:1"), audit)
-	if err == nil || checkpoint.IsPermanent(err) || !strings.Contains(err.Error(), "127.0.0.1:1: connect: connection refused") {
+	if err == nil || checkpoint.IsPermanent(err) || !strings.Contains(err.Error(),
+		"127.0.0.1:1: connect: connection refused") {
 		t.Errorf("error %v, want one that names the server and may pass", err)
 	}
 }
 
 func TestServers_that_are_too_old_are_refused(t *testing.T) {
-	for version, want := range map[string]bool{"2.10.29": true, "1.4.1": true, "2.11.0": false, "2.15.2": false, "3.0.0-beta": false, "": false} {
+	for version, want := range map[string]bool{
+		"2.10.29": true, "1.4.1": true, "2.11.0": false, "2.15.2": false,
+		"3.0.0-beta": false, "": false,
+	} {
 		err := old(testBucket, version)
 		assert.Equal(t, want, (err != nil), "%q: %v", version, err)
 	}
@@ -181,7 +197,8 @@ func TestServers_that_are_too_old_are_refused(t *testing.T) {
 
 func TestOpen_refuses_names_that_are_none(t *testing.T) {
 	for _, change := range []func(*Config){
-		func(c *Config) { c.Bucket = "a.b" }, func(c *Config) { c.Bucket = "" }, func(c *Config) { c.Name = "a..b" }, func(c *Config) { c.Name = "a.>" },
+		func(c *Config) { c.Bucket = "a.b" }, func(c *Config) { c.Bucket = "" }, func(c *Config) { c.Name = "a..b" },
+		func(c *Config) { c.Name = "a.>" },
 		func(c *Config) { c.Dial = nil },
 	} {
 		cfg := at("nats://127.0.0.1:1")

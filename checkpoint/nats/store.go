@@ -119,7 +119,10 @@ const (
 func open(ctx context.Context, cfg Config, want checkpoint.Identity, log messages, limit int) (*Store, error) {
 	room := min(limit-headers-headSize-2*len(cfg.prefix()), largest)
 	if room <= 0 {
-		return nil, &SettingsError{Bucket: cfg.Bucket, Problem: fmt.Sprintf("it takes messages of %d bytes at most", limit), Advice: "let it take 64 KiB at least"}
+		return nil, &SettingsError{
+			Bucket: cfg.Bucket, Problem: fmt.Sprintf("it takes messages of %d bytes at most", limit),
+			Advice: "let it take 64 KiB at least",
+		}
 	}
 	s := &Store{cfg: cfg, want: want, path: cfg.path(), log: log, room: room, patience: cfg.Patience, insistence: patience}
 	return s, s.take(ctx)

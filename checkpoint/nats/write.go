@@ -85,7 +85,8 @@ func (s *Store) reconcile(ctx context.Context, refused error) error {
 	case last.writer != s.writer && last.epoch > s.epoch:
 		return s.breaks(&TakenError{Path: s.path, Epoch: last.epoch})
 	case last.writer != s.writer:
-		return s.breaks(&DamagedError{Path: s.path, Err: fmt.Errorf("message %d is of epoch %d, and this is epoch %d", last.number, last.epoch, s.epoch)})
+		return s.breaks(&DamagedError{Path: s.path, Err: fmt.Errorf("message %d is of epoch %d, and this is epoch %d",
+			last.number, last.epoch, s.epoch)})
 	}
 	s.sequence, s.number = found.sequence, last.number
 	if !bytes.Equal(found.data, s.message) {

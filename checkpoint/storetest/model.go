@@ -83,7 +83,8 @@ func difference(got, want *checkpoint.State) string {
 }
 
 func sameLog(a, b checkpoint.Log) bool {
-	return a.ID == b.ID && a.Given == b.Given && a.Resyncs == b.Resyncs && a.Term == b.Term && a.ResyncNew == b.ResyncNew &&
+	return a.ID == b.ID && a.Given == b.Given && a.Resyncs == b.Resyncs && a.Term == b.Term &&
+		a.ResyncNew == b.ResyncNew &&
 		maps.Equal(a.Marks, b.Marks) && maps.Equal(a.Ends, b.Ends) && maps.Equal(a.IDs, b.IDs)
 }
 
@@ -179,7 +180,8 @@ func drawStream(t *rapid.T) checkpoint.Stream {
 		Kind:        rapid.String().Draw(t, "kind"),
 		Namespaced:  rapid.Bool().Draw(t, "namespaced"),
 		Called:      rapid.SampledFrom([][]string{nil, {"po"}, {"pods", "cm.v1"}}).Draw(t, "called"),
-		Floors:      rapid.SampledFrom([][]sequence.Floor{nil, {{Position: 7}, {Namespace: "a", Position: 9}}}).Draw(t, "floors"),
+		Floors: rapid.SampledFrom([][]sequence.Floor{nil, {{Position: 7}, {Namespace: "a", Position: 9}}}).Draw(t,
+			"floors"),
 		Refused: rapid.SampledFrom([][]checkpoint.Refused{
 			nil, {{Key: "a/b", Changes: 1}}, {{Key: "c", Changes: 7, Version: "8"}},
 		}).Draw(t, "refused"),

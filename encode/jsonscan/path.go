@@ -34,7 +34,8 @@ func ParsePath(s string) (Path, error) {
 	p := Path{text: s}
 	rest := strings.TrimPrefix(s, ".") // as kubectl begins them
 	if before := notOfObject(rest); before != "" {
-		return Path{}, fmt.Errorf("path %q: it begins with %s; paths begin at the object, so leave that out, as in spec.containers[*].image", s, before)
+		return Path{}, fmt.Errorf("path %q: it begins with %s; paths begin at the object, so leave that out, as in "+
+			"spec.containers[*].image", s, before)
 	}
 	for first := true; rest != "" || first; first = false {
 		var wrong string
@@ -54,8 +55,11 @@ func ParsePath(s string) (Path, error) {
 			wrong = fmt.Sprintf("it is deeper than %d steps", maxSteps)
 		}
 		if wrong != "" {
-			return Path{}, fmt.Errorf("path %q: %s at character %d; write names with dots between, [\"a name\"] around one with other characters than "+
-				"letters, digits, _ and -, and [*] for every element, as in spec.containers[*].env[*].value", s, wrong, 1+len([]rune(s[:len(s)-len(at)])))
+			return Path{},
+				fmt.Errorf("path %q: %s at character %d; write names with dots between, [\"a name\"] around one with other "+
+					"characters than letters, digits, _ and -, and [*] for every element, as in spec.containers[*].env[*].value", s,
+					wrong,
+					1+len([]rune(s[:len(s)-len(at)])))
 		}
 	}
 	return p, nil
@@ -95,7 +99,8 @@ func (p *Path) plain(s string) (rest, wrong string) {
 	case n == 0:
 		return "", "a name does not begin like this"
 	case strings.Trim(s[:n], "0123456789") == "":
-		return "", fmt.Sprintf("%s is no place in a list: write [*] for all elements, or [\"%[1]s\"] for a member of that name,", s[:n])
+		return "",
+			fmt.Sprintf("%s is no place in a list: write [*] for all elements, or [\"%[1]s\"] for a member of that name,", s[:n])
 	}
 	p.steps = append(p.steps, Step{Name: s[:n]})
 	return s[n:], ""
@@ -175,9 +180,11 @@ func (p Path) Within(q Path) bool {
 func (p Path) Beyond(configMap bool) (instead string) {
 	n := 0
 	switch {
-	case len(p.steps) > 2 && p.steps[0].Name == "metadata" && (p.steps[1].Name == "annotations" || p.steps[1].Name == "labels"):
+	case len(p.steps) > 2 && p.steps[0].Name == "metadata" &&
+		(p.steps[1].Name == "annotations" || p.steps[1].Name == "labels"):
 		n = 2
-	case len(p.steps) > 1 && configMap && (p.steps[0].Name == "data" || p.steps[0].Name == "binaryData" || p.steps[0].Name == "stringData"):
+	case len(p.steps) > 1 && configMap && (p.steps[0].Name == "data" || p.steps[0].Name == "binaryData" ||
+		p.steps[0].Name == "stringData"):
 		n = 1
 	}
 	if n == 0 || len(p.steps) == n+1 {

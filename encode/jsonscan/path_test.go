@@ -17,23 +17,24 @@ func path(t testing.TB, s string) Path {
 }
 
 func TestParsePath_refuses_what_it_does_not_understand_and_says_where(t *testing.T) {
-	const valid = `; write names with dots between, ["a name"] around one with other characters than letters, digits, _ and -, and [*] for every element, ` +
-		`as in spec.containers[*].env[*].value`
+	const valid = `; write names with dots between, ["a name"] around one with other characters than letters, digits, _ ` +
+		`and -, and [*] for every element, as in spec.containers[*].env[*].value`
 	for s, want := range map[string]string{
-		"":                        "a name is missing at character 1",
-		".":                       "a name is missing at character 2",
-		"spec.":                   "a name is missing at character 6",
-		"spec..x":                 "a name does not begin like this at character 6",
-		"spec.*":                  "a name does not begin like this at character 6",
-		"spec.[*]":                "a name does not begin like this at character 6",
-		"{.spec}":                 "a name does not begin like this at character 1",
-		"größe":                   "a name does not go on like this at character 3",
-		`a["größe"]/`:             "a name does not go on like this at character 11",
-		"spec x":                  "a name does not go on like this at character 5",
-		"a[*]b":                   "a name does not go on like this at character 5",
-		"a.example.com/x":         "a name does not go on like this at character 14",
-		`a.example\.com`:          "a name does not go on like this at character 10",
-		"spec.list.0.value":       `0 is no place in a list: write [*] for all elements, or ["0"] for a member of that name, at character 11`,
+		"":                "a name is missing at character 1",
+		".":               "a name is missing at character 2",
+		"spec.":           "a name is missing at character 6",
+		"spec..x":         "a name does not begin like this at character 6",
+		"spec.*":          "a name does not begin like this at character 6",
+		"spec.[*]":        "a name does not begin like this at character 6",
+		"{.spec}":         "a name does not begin like this at character 1",
+		"größe":           "a name does not go on like this at character 3",
+		`a["größe"]/`:     "a name does not go on like this at character 11",
+		"spec x":          "a name does not go on like this at character 5",
+		"a[*]b":           "a name does not go on like this at character 5",
+		"a.example.com/x": "a name does not go on like this at character 14",
+		`a.example\.com`:  "a name does not go on like this at character 10",
+		"spec.list.0.value": `0 is no place in a list: write [*] for all elements, or ["0"] for a member of that ` +
+			`name, at character 11`,
 		"spec[0]":                 "a bracket has neither a name in quotes nor * at character 5",
 		"spec[":                   "a bracket has neither a name in quotes nor * at character 5",
 		"spec[]":                  "a bracket has neither a name in quotes nor * at character 5",

@@ -19,7 +19,10 @@ func TestMembers_and_elements_are_as_they_are_written(t *testing.T) {
 		}
 		assert.Equal(t, want, got, object)
 	}
-	for list, want := range map[string]string{``: "", `{}`: "", `[]`: "", `[ ]`: "", `[1, "]" ,[2]]`: ` 1 "]" [2]`, `[1 2`: " 1"} {
+	for list, want := range map[string]string{
+		``: "", `{}`: "", `[]`: "", `[ ]`: "", `[1, "]" ,[2]]`: ` 1 "]" [2]`,
+		`[1 2`: " 1",
+	} {
 		got := ""
 		for value := range Elements([]byte(list)) {
 			got += " " + string(value)

@@ -81,8 +81,12 @@ func (d *differ) members(text []byte, at jsonscan.Span) bool {
 		if o.Keep(end); end < 0 {
 			return false
 		}
-		f := field{name: jsonscan.Span{From: o.Name.From - 1, To: o.Name.To + 1}, value: jsonscan.Span{From: o.Value, To: end}}
-		if f.escaped = bytes.IndexByte(text[o.Name.From:o.Name.To], '\\') >= 0; f.escaped || !ascii(text[o.Name.From:o.Name.To]) {
+		f := field{
+			name:  jsonscan.Span{From: o.Name.From - 1, To: o.Name.To + 1},
+			value: jsonscan.Span{From: o.Value, To: end},
+		}
+		if f.escaped = bytes.IndexByte(text[o.Name.From:o.Name.To], '\\') >= 0; f.escaped ||
+			!ascii(text[o.Name.From:o.Name.To]) {
 			if _, ok := nameOf(text, &f); !ok {
 				return false
 			}

@@ -95,8 +95,16 @@ func TestPatches_say_no_more_than_what_changed(t *testing.T) {
 		{`{"c":1`, `{"c":1,"a":{"b":{"x":null}}`, ``, `[{"op":"add","path":"/a","value":{"b":{"x":null}}}]`},
 		{`{"c":1`, `{"c":1,"a":{"b":"null"}`, `{"a":{"b":"null"}}`, `[{"op":"add","path":"/a","value":{"b":"null"}}]`},
 		{`{"a":[1,2,3,4,5,6,7,8,9]`, `{"a":[2,3,4,5,6,7,8,9]`, `{"a":[2,3,4,5,6,7,8,9]}`, `[{"op":"remove","path":"/a/0"}]`},
-		{`{"a":["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","c"]`, `{"a":["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","b","c"]`, `{"a":["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","b","c"]}`, `[{"op":"add","path":"/a/1","value":"b"}]`},
-		{`{"m":{"a/b":1,"a~b":"0123456789012345678901234567890123456789","a~1b":"0123456789012345678901234567890123456789"}`, `{"m":{"a/b":1,"a~b":"0123456789012345678901234567890123456789","a~1b":2}`, `{"m":{"a~1b":2}}`, `[{"op":"replace","path":"/m/a~01b","value":2}]`},
+		{
+			`{"a":["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","c"]`,
+			`{"a":["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","b","c"]`,
+			`{"a":["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","b","c"]}`, `[{"op":"add","path":"/a/1","value":"b"}]`,
+		},
+		{
+			`{"m":{"a/b":1,"a~b":"0123456789012345678901234567890123456789","a~1b":"0123456789012345678901234567890123456789"}`,
+			`{"m":{"a/b":1,"a~b":"0123456789012345678901234567890123456789","a~1b":2}`, `{"m":{"a~1b":2}}`,
+			`[{"op":"replace","path":"/m/a~01b","value":2}]`,
+		},
 		{`{"q\"":1`, `{"\u0071\"":2`, `{"\u0071\"":2}`, `[{"op":"replace","path":"/q\"","value":2}]`},
 		{`{"a":1,"a":1`, `{"a":2`, ``, ``},
 		{`{"x":{"a":1,"a":1},"y":1`, `{"x":{"a":2},"y":1`, ``, `[{"op":"replace","path":"/x","value":{"a":2}}]`},
@@ -113,7 +121,13 @@ func TestPatches_say_no_more_than_what_changed(t *testing.T) {
 }
 
 func TestPatches_that_are_no_shorter_than_the_object_are_none(t *testing.T) {
-	for _, c := range [][2]string{{`{"a":1}`, `{"a":2}`}, {`{"aaaaaaaaa":1,"bbbbbbbbbb":2}`, `{}`}, {`[1]`, `[2]`}, {``, `{}`}, {`{}`, ``}} {
+	for _, c := range [][2]string{
+		{`{"a":1}`, `{"a":2}`},
+		{`{"aaaaaaaaa":1,"bbbbbbbbbb":2}`, `{}`},
+		{`[1]`, `[2]`},
+		{``, `{}`},
+		{`{}`, ``},
+	} {
 		a, b := []byte(c[0]), []byte(c[1])
 		patch, ok := AppendMerge(nil, a, b)
 		assert.False(t, ok, "%s: %s", c, patch)

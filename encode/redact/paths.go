@@ -33,8 +33,8 @@ func NewPaths(r source.Resource, paths []jsonscan.Path) *Paths {
 	return &Paths{root}
 }
 
-// Find returns the values of b, an object, that are replaced. Known are values whose ends are known. The error says that
-// b is not a JSON object.
+// Find returns the values of b, an object, that are replaced. Known are values whose ends are known. The error says
+// that b is not a JSON object.
 func (p *Paths) Find(b []byte, known [2]jsonscan.Span) ([]jsonscan.Hit, error) {
 	return jsonscan.Find(b, p.root, known)
 }
@@ -71,7 +71,8 @@ func CheckPath(p jsonscan.Path) error {
 	}
 	for _, q := range identity() {
 		if q.Within(p) || p.Within(q) {
-			return fmt.Errorf("path %q: attributes of every event are made of %s; name something else of metadata, or of the rest of the object", p, q)
+			return fmt.Errorf("path %q: attributes of every event are made of %s; name something else of metadata, or of the "+
+				"rest of the object", p, q)
 		}
 	}
 	return nil

@@ -13,7 +13,8 @@ import (
 
 func TestCheckPath_refuses_what_attributes_are_made_of(t *testing.T) {
 	for s, covers := range map[string]string{
-		"metadata": "metadata.name", "[*]": "apiVersion", "metadata[*]": "metadata.name", "metadata.name": "metadata.name", "kind": "kind",
+		"metadata": "metadata.name", "[*]": "apiVersion", "metadata[*]": "metadata.name", "metadata.name": "metadata.name",
+		"kind":    "kind",
 		"kind[*]": "kind", "metadata.managedFields[*].manager": "metadata.managedFields",
 	} {
 		err := CheckPath(jsonscan.MustParsePath(s))
@@ -24,7 +25,10 @@ func TestCheckPath_refuses_what_attributes_are_made_of(t *testing.T) {
 		err := CheckPath(jsonscan.MustParsePath(s))
 		assert.True(t, err != nil && strings.Contains(err.Error(), "begin with a name"), "%s: %v", s, err)
 	}
-	for _, s := range []string{"spec", "metadata.annotations", "metadata.labels[*]", "metadata.generateName", "data[*]", "spec.name"} {
+	for _, s := range []string{
+		"spec", "metadata.annotations", "metadata.labels[*]", "metadata.generateName", "data[*]",
+		"spec.name",
+	} {
 		assert.NoError(t, CheckPath(jsonscan.MustParsePath(s)), s)
 	}
 }

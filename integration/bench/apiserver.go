@@ -126,13 +126,16 @@ func refuse(w http.ResponseWriter, code int, reason, message string) {
 func documents() map[string]string {
 	const verbs = `"verbs":["get","list","watch"]`
 	return map[string]string{
-		"/version":     `{"major":"1","minor":"36","gitVersion":"v1.36.3","platform":"linux/amd64"}`,
-		"/livez":       `ok`,
-		"/readyz":      `ok`,
-		"/api":         `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[]}`,
-		"/apis":        `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
-		"/api/v1":      `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","singularName":"namespace","namespaced":false,"kind":"Namespace",` + verbs + `},{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],` + verbs + `}]}`,
-		kubeSystemPath: `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"b3a7f7c0-5b0e-4a53-8f55-3f7f3d2c1a90","resourceVersion":"4"},"status":{"phase":"Active"}}`,
+		"/version": `{"major":"1","minor":"36","gitVersion":"v1.36.3","platform":"linux/amd64"}`,
+		"/livez":   `ok`,
+		"/readyz":  `ok`,
+		"/api":     `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[]}`,
+		"/apis":    `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces",` +
+			`"singularName":"namespace","namespaced":false,"kind":"Namespace",` + verbs +
+			`},{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],` + verbs + `}]}`,
+		kubeSystemPath: `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system",` +
+			`"uid":"b3a7f7c0-5b0e-4a53-8f55-3f7f3d2c1a90","resourceVersion":"4"},"status":{"phase":"Active"}}`,
 	}
 }
 
@@ -162,7 +165,10 @@ func apiServerRole(ctx context.Context, args []string, _ io.Reader, stdout io.Wr
 			return err
 		}
 	}
-	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := say(stdout, report{Ready: address}); err != nil {

@@ -101,7 +101,10 @@ func TestServer_lists_in_pages_of_one_version(t *testing.T) {
 func TestServer_watches_from_a_version(t *testing.T) {
 	s, client, _ := serve(t, 3)
 	s.emit(4)
-	w := startWatch(t, client, metav1.ListOptions{ResourceVersion: fmt.Sprint(s.listVersion(2)), AllowWatchBookmarks: true})
+	w := startWatch(t, client, metav1.ListOptions{
+		ResourceVersion:     fmt.Sprint(s.listVersion(2)),
+		AllowWatchBookmarks: true,
+	})
 	expect(t, w, "MODIFIED checkout-00000002 1000000006", "MODIFIED checkout-00000000 1000000007", "BOOKMARK  1000000007")
 	s.emit(1)
 	for { // bookmarks may come first
@@ -116,9 +119,11 @@ func TestServer_watches_from_a_version(t *testing.T) {
 func TestServer_sends_initial_events(t *testing.T) {
 	_, client, _ := serve(t, 2)
 	w := startWatch(t, client, metav1.ListOptions{
-		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true,
+		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		AllowWatchBookmarks: true,
 	})
-	expect(t, w, "ADDED checkout-00000000 1000000001", "ADDED checkout-00000001 1000000002", "BOOKMARK  1000000002 initial-events-end")
+	expect(t, w, "ADDED checkout-00000000 1000000001", "ADDED checkout-00000001 1000000002",
+		"BOOKMARK  1000000002 initial-events-end")
 }
 
 func TestServer_ends_a_watch_in_time(t *testing.T) {
@@ -143,7 +148,11 @@ func TestServer_is_discovered(t *testing.T) {
 
 func TestServer_refuses_what_it_cannot_do(t *testing.T) {
 	_, client, _ := serve(t, 1)
-	for _, options := range []metav1.ListOptions{{LabelSelector: "a=b"}, {Continue: "x"}, {ResourceVersion: "5", ResourceVersionMatch: "Exact"}} {
+	for _, options := range []metav1.ListOptions{
+		{LabelSelector: "a=b"},
+		{Continue: "x"},
+		{ResourceVersion: "5", ResourceVersionMatch: "Exact"},
+	} {
 		assert.Error(t, must.Err(client.CoreV1().Pods("").List(t.Context(), options)), "listed with %v", options)
 	}
 }

@@ -94,8 +94,11 @@ func (b *bench) report(stdout io.Writer, where machine) error {
 		return err
 	}
 	data, header := s.size()
-	if _, err := fmt.Fprintf(stdout, "%s. Medians of %d runs (%d with %s objects, %d at rest, %d of the latency, %d into Kafka, %d idle); messages of %s bytes and %d headers of %s bytes.\n\n",
-		where, b.runs, b.runsLarge, thousands(b.objectsLarge), b.runsRest, b.runsRate, b.runsKafka, b.runsIdle, thousands(data), len(s.Header), thousands(header)); err != nil {
+	if _, err := fmt.Fprintf(stdout,
+		"%s. Medians of %d runs (%d with %s objects, %d at rest, %d of the latency, %d into Kafka, %d idle); messages of "+
+			"%s bytes and %d headers of %s bytes.\n\n",
+		where, b.runs, b.runsLarge, thousands(b.objectsLarge), b.runsRest, b.runsRate, b.runsKafka, b.runsIdle,
+		thousands(data), len(s.Header), thousands(header)); err != nil {
 		return err
 	}
 	if err := b.writeMarkdown(stdout); err != nil {

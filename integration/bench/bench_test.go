@@ -41,7 +41,10 @@ func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
 		"-baseline-events", "300", "-bridge", self, "-json", out,
 	}, nil, &stdout, &stderr)
 	require.NoError(t, err, "%v\n%s", err, stderr.String())
-	for _, want := range []string{"200 objects listed and published", "1,000 watch events", "live heap per object, 1,000 objects"} {
+	for _, want := range []string{
+		"200 objects listed and published", "1,000 watch events",
+		"live heap per object, 1,000 objects",
+	} {
 		assert.Contains(t, stdout.String(), want, "the table")
 	}
 	text := must.Get(os.ReadFile(out))(t)
@@ -55,7 +58,10 @@ func TestDrive_measures_every_subject_and_leaves_nothing_behind(t *testing.T) {
 			"%s, %s of the %s is %v", v.Phase, v.Metric, v.Column, v.Value)
 	}
 	for _, column := range []string{colBridge, colPublisher, colBaseline} {
-		if !slices.ContainsFunc(got.Values, func(v value) bool { return v.Column == column && v.Metric == "events per second" }) {
+		if !slices.ContainsFunc(got.Values, func(v value) bool {
+			return v.Column == column &&
+				v.Metric == "events per second"
+		}) {
 			t.Errorf("no rate of the %s", column)
 		}
 	}

@@ -47,7 +47,9 @@ func (b *bench) startBridge(r *rig, resource, namespace string, env []string) (*
 }
 
 // startProgram starts a command that takes the bridge's file.
-func (b *bench) startProgram(r *rig, name string, command []string, resource, namespace string, env []string) (*process, error) {
+func (b *bench) startProgram(
+	r *rig, name string, command []string, resource, namespace string, env []string,
+) (*process, error) {
 	listen, err := freeAddress()
 	if err != nil {
 		return nil, err

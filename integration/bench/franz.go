@@ -61,14 +61,16 @@ func newFranz(ctx context.Context, brokers []string, topic, file string, objects
 	}
 	var headers []kgo.RecordHeader
 	for name, values := range s.Header {
-		if attribute, ok := strings.CutPrefix(strings.ReplaceAll(name, "ce-", "ce_"), "ce_"); ok { // a default sample is one of NATS
+		// A default sample is one of NATS.
+		if attribute, ok := strings.CutPrefix(strings.ReplaceAll(name, "ce-", "ce_"), "ce_"); ok {
 			headers = append(headers, kgo.RecordHeader{Key: "ce_" + attribute, Value: []byte(values[0])})
 		}
 	}
 	for i := range f.ring {
 		f.ring[i] = kgo.Record{Topic: topic, Headers: headers, Value: s.Data}
 	}
-	f.client, err = kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MaxBufferedRecords(kafkaWindow), kgo.RequiredAcks(kgo.AllISRAcks()),
+	f.client, err = kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MaxBufferedRecords(kafkaWindow),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(0))
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)

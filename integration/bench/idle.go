@@ -16,9 +16,11 @@ import (
 
 // idleResources are twenty streams, of what every API server has.
 var idleResources = []string{
-	"configmaps", "secrets", "services", "serviceaccounts", "pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes", "endpointslices.discovery.k8s.io",
+	"configmaps", "secrets", "services", "serviceaccounts", "pods", "nodes", "namespaces", "persistentvolumeclaims",
+	"persistentvolumes", "endpointslices.discovery.k8s.io",
 	"deployments.apps", "statefulsets.apps", "daemonsets.apps", "replicasets.apps", "jobs.batch", "cronjobs.batch",
-	"ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io", "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io",
+	"ingresses.networking.k8s.io", "networkpolicies.networking.k8s.io", "roles.rbac.authorization.k8s.io",
+	"rolebindings.rbac.authorization.k8s.io",
 }
 
 const idleConfig = `cluster: bench

@@ -203,7 +203,8 @@ func (k *kafkaRun) await(ctx context.Context, topic string, n int, subject *proc
 // size returns how large the files of a topic's records are: one of each partition, which takes 1 GiB.
 func (k *kafkaRun) size(topic string) (all int64, err error) {
 	for n := range kafkaPartitions {
-		info, err := os.Stat(filepath.Join(k.kafkaDir(), "broker-0", "data", fmt.Sprintf("%s-%d", topic, n), "00000000000000000000.log"))
+		info, err := os.Stat(filepath.Join(k.kafkaDir(), "broker-0", "data", fmt.Sprintf("%s-%d", topic, n),
+			"00000000000000000000.log"))
 		if err != nil {
 			return 0, fmt.Errorf("look at the topic's files: %w", err)
 		}
@@ -218,7 +219,8 @@ func (k *kafkaRun) records(ctx context.Context, topic string) (int, error) {
 	for i := range kafkaPartitions {
 		ends = append(ends, kafkago.LastOffsetOf(i))
 	}
-	res, err := k.cluster.Admin().ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{topic: ends}})
+	res, err := k.cluster.Admin().ListOffsets(ctx,
+		&kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{topic: ends}})
 	if err != nil {
 		return 0, fmt.Errorf("count the records: %w", err)
 	}
@@ -237,7 +239,8 @@ func (k *kafkaRun) keepRecord(ctx context.Context, topic string) error {
 	if k.record != "" {
 		return nil
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(k.cluster.Addresses()...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtEnd().Relative(-1)}}))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(k.cluster.Addresses()...),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtEnd().Relative(-1)}}))
 	if err != nil {
 		return fmt.Errorf("read a record of the bridge: %w", err)
 	}

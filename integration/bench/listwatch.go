@@ -155,8 +155,9 @@ func (o *watchWriter) pod(kind string, index int, version uint64) {
 }
 
 func (o *watchWriter) bookmark(version uint64, more string) {
-	o.buf = fmt.Appendf(o.buf, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null%s},`+
-		`"spec":{"containers":null},"status":{}}}`+"\n", version, more)
+	o.buf = fmt.Appendf(o.buf,
+		`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null%s},`+
+			`"spec":{"containers":null},"status":{}}}`+"\n", version, more)
 }
 
 func (o *watchWriter) write() {

@@ -126,7 +126,8 @@ func patch(ctx context.Context, config *rest.Config, rate, n int) (map[string]ti
 		}
 		g.Go(func() error {
 			body := fmt.Appendf(nil, `{"data":{"n":"%d"}}`, i+1)
-			answer, err := client.CoreV1().RESTClient().Patch(types.MergePatchType).Namespace(loadNamespace).Resource("configmaps").
+			answer, err := client.CoreV1().RESTClient().Patch(types.MergePatchType).Namespace(loadNamespace).Resource(
+				"configmaps").
 				Name(configMapName(i)).SetHeader("Accept", "application/json").Body(body).Do(ctx).Raw()
 			at := time.Now()
 			if err != nil {

@@ -32,7 +32,8 @@ func (b *bench) lostCheckpoint(ctx context.Context, run int) error {
 		p = try.Get(b.startBridge(r, "pods", "", nil))
 		took, err := readAgain(ctx, p, objects)
 		try.Do(err)
-		b.add(run, row{"a lost checkpoint", "what the log has of " + thousands(objects) + " objects is read in", "s"}, colBridge, took.Seconds())
+		b.add(run, row{"a lost checkpoint", "what the log has of " + thousands(objects) + " objects is read in", "s"},
+			colBridge, took.Seconds())
 	})
 }
 

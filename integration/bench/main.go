@@ -55,12 +55,14 @@ func main() {
 // run is a role if the first argument names one, else the driver.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	roles := map[string]func(context.Context, []string, io.Reader, io.Writer) error{
-		"apiserver": apiServerRole, "broker": brokerRole, "publisher": publisherRole, "baseline": baselineRole, "franz": franzRole,
+		"apiserver": apiServerRole, "broker": brokerRole, "publisher": publisherRole, "baseline": baselineRole,
+		"franz": franzRole,
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		role, ok := roles[args[0]]
 		if !ok {
-			return &usageError{fmt.Sprintf("%q is no role of this program; there are apiserver, broker, publisher, baseline and franz", args[0])}
+			return &usageError{fmt.Sprintf(
+				"%q is no role of this program; there are apiserver, broker, publisher, baseline and franz", args[0])}
 		}
 		return role(ctx, args[1:], stdin, stdout)
 	}
@@ -115,9 +117,11 @@ func parse(args []string) (*settings, error) {
 	f.IntVar(&s.baselineEvents, "baseline-events", 10_000, "watch events of the baseline in c")
 	f.IntVar(&s.rateSeconds, "rate-seconds", 60, "seconds of load in e")
 	f.IntVar(&s.idleSeconds, "idle-seconds", 150, "seconds without load in h")
-	f.StringVar(&s.only, "only", "a,b,c,d,e,f,g,h", "what to measure: a list, b large list, c watch, d memory at rest, e latency on a real API server, f watch into Kafka, g a lost checkpoint, "+
-		"h an idle bridge with 20 streams")
-	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline", "what is measured in a, c and f; b, d, e, g and h are of the bridge alone, f knows no baseline")
+	f.StringVar(&s.only, "only", "a,b,c,d,e,f,g,h",
+		"what to measure: a list, b large list, c watch, d memory at rest, e latency on a real API server, f watch into "+
+			"Kafka, g a lost checkpoint, h an idle bridge with 20 streams")
+	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline",
+		"what is measured in a, c and f; b, d, e, g and h are of the bridge alone, f knows no baseline")
 	f.StringVar(&s.json, "json", "", "write every single value to this `file`")
 	f.StringVar(&s.bridge, "bridge", "", "measure this `program` instead of building the bridge")
 	if err := f.Parse(args); err != nil {
@@ -129,12 +133,19 @@ func parse(args []string) (*settings, error) {
 	if f.NArg() > 0 {
 		return nil, &usageError{fmt.Sprintf("unexpected argument %q", f.Arg(0))}
 	}
-	if s.objects < 1 || s.objectsLarge < 1 || s.events < 1 || s.baselineEvents < 1 || s.rateSeconds < 1 || s.idleSeconds < 1 {
+	if s.objects < 1 || s.objectsLarge < 1 || s.events < 1 || s.baselineEvents < 1 || s.rateSeconds < 1 ||
+		s.idleSeconds < 1 {
 		return nil, &usageError{"numbers of objects, events and seconds must be at least 1"}
 	}
 	err := errors.Join(
-		choose("-only", s.only, map[string]*bool{"a": &s.list, "b": &s.large, "c": &s.watch, "d": &s.rest, "e": &s.rate, "f": &s.kafka, "g": &s.lost, "h": &s.quiet}),
-		choose("-subjects", s.subjects, map[string]*bool{"bridge": &s.withBridge, "publisher": &s.withPublisher, "baseline": &s.withBaseline}),
+		choose("-only", s.only, map[string]*bool{
+			"a": &s.list, "b": &s.large, "c": &s.watch, "d": &s.rest, "e": &s.rate,
+			"f": &s.kafka, "g": &s.lost, "h": &s.quiet,
+		}),
+		choose("-subjects", s.subjects, map[string]*bool{
+			"bridge": &s.withBridge, "publisher": &s.withPublisher,
+			"baseline": &s.withBaseline,
+		}),
 	)
 	return s, err
 }

@@ -22,7 +22,10 @@ const (
 
 // defaultStream is what the stream of the others is where no bridge has created one before.
 func defaultStream() jetstream.StreamConfig {
-	return jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}, Storage: jetstream.FileStorage, Replicas: 1, Duplicates: 2 * time.Minute, AllowDirect: true}
+	return jetstream.StreamConfig{
+		Name: streamName, Subjects: []string{"k8s.>"}, Storage: jetstream.FileStorage,
+		Replicas: 1, Duplicates: 2 * time.Minute, AllowDirect: true,
+	}
 }
 
 func subjectOf(namespace, name string) string { return subjectPrefix + namespace + "." + name }

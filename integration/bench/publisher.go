@@ -38,7 +38,9 @@ func publisherRole(ctx context.Context, args []string, stdin io.Reader, stdout i
 }
 
 // obey publishes as many messages as each line read says, a number, and reports when that is done.
-func obey(ctx context.Context, broker string, stdin io.Reader, stdout io.Writer, publish func(context.Context, int) error) error {
+func obey(
+	ctx context.Context, broker string, stdin io.Reader, stdout io.Writer, publish func(context.Context, int) error,
+) error {
 	if err := say(stdout, report{Ready: broker}); err != nil {
 		return err
 	}

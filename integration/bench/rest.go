@@ -17,7 +17,8 @@ func (b *bench) atRest(ctx context.Context, run int) error {
 		empty := b.restingHeap(ctx, run, 0)
 		for _, objects := range []int{b.objects, 5 * b.objects} {
 			full := b.restingHeap(ctx, run, objects)
-			b.add(run, row{"at rest", "live heap per object, " + thousands(objects) + " objects", "B"}, colBridge, (full-empty)/float64(objects))
+			b.add(run, row{"at rest", "live heap per object, " + thousands(objects) + " objects", "B"}, colBridge,
+				(full-empty)/float64(objects))
 		}
 		b.add(run, row{"at rest", "live heap without objects", "MiB"}, colBridge, empty/(1<<20))
 	})

@@ -120,7 +120,8 @@ func median(values []float64) float64 {
 // writeMarkdown writes the table.
 func (r *results) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("| | | bridge | bare publisher | bridge / bare | baseline | baseline / bare |\n|---|---|---:|---:|---:|---:|---:|\n")
+	b.WriteString("| | | bridge | bare publisher | bridge / bare | baseline | baseline / bare " +
+		"|\n|---|---|---:|---:|---:|---:|---:|\n")
 	phase := ""
 	for _, at := range r.rows() {
 		shown := at.Phase

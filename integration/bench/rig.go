@@ -58,7 +58,8 @@ func (r *rig) startBroker(ctx context.Context) (err error) {
 	if r.broker, r.url, err = startRole(ctx, "broker", "-dir", filepath.Join(r.dir, "jetstream")); err != nil {
 		return err
 	}
-	r.sink = fmt.Sprintf(`nats: {servers: [%q], stream: %s, subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}"}`, r.url, streamName)
+	r.sink = fmt.Sprintf(`nats: {servers: [%q], stream: %s, subject: `+
+		`"k8s.{cluster}.{group}.{resource}.{namespace}.{name}"}`, r.url, streamName)
 	r.conn, r.js, err = connect(r.url, func(error) {})
 	return err
 }

@@ -113,7 +113,9 @@ func (b *bench) measure(ctx context.Context, run int, s *subject, objects, event
 	})
 }
 
-func (b *bench) measureList(ctx context.Context, run int, s *subject, r *rig, p *process, objects int, started time.Time) {
+func (b *bench) measureList(
+	ctx context.Context, run int, s *subject, r *rig, p *process, objects int, started time.Time,
+) {
 	last := try.Get(r.await(ctx, objects+s.markers, p))
 	try.Do(settle(ctx, p))
 	used, peak := try.Get(p.cpu()), try.Get(p.peak())

@@ -109,7 +109,8 @@ func module(m *debug.Module, dirs map[string]string, licenses *licenses) (cdx.Co
 	c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}}
 	dir := dirs[m.Path+"@"+m.Version]
 	if dir == "" {
-		return c, fmt.Errorf("module %s %s: its source is not here; was the program made from this checkout?", m.Path, m.Version)
+		return c, fmt.Errorf("module %s %s: its source is not here; was the program made from this checkout?", m.Path,
+			m.Version)
 	}
 	if c.Licenses, err = licenses.of(dir); err != nil {
 		return c, fmt.Errorf("module %s %s: %w", m.Path, m.Version, err)

@@ -50,7 +50,8 @@ func TestRead_names_each_module_that_is_compiled_in_with_a_permissive_license(t 
 	o := options(t)
 	doc := must.Get(bom.Read(t.Context(), o))(t)
 	// What the compiler was given, from the go command: a way of its own.
-	want := strings.Fields(run(t, o.Root, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}", "./cmd/kube-eventbridge"))
+	want := strings.Fields(run(t, o.Root, "go", "list", "-deps", "-f",
+		"{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}", "./cmd/kube-eventbridge"))
 	slices.Sort(want)
 	want = slices.Compact(want)
 	var got []string

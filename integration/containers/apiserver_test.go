@@ -54,14 +54,21 @@ func newAPIServer(t *testing.T) string {
 	// It shares etcd's network, so that etcd needs no name and no listener of its own.
 	api, err := testcontainers.Run(t.Context(), img,
 		testcontainers.WithEntrypoint("/kube-apiserver"),
-		testcontainers.WithCmd("--etcd-servers=http://127.0.0.1:2379", "--secure-port="+strings.TrimSuffix(apiPort, "/tcp"), "--cert-dir=/certificates",
+		testcontainers.WithCmd("--etcd-servers=http://127.0.0.1:2379", "--secure-port="+strings.TrimSuffix(apiPort, "/tcp"),
+			"--cert-dir=/certificates",
 			"--endpoint-reconciler-type=none", "--token-auth-file=/tokens.csv", "--authorization-mode=AlwaysAllow",
 			"--service-account-issuer=https://kube-eventbridge.test", "--service-account-key-file=/service-account.key",
 			"--service-account-signing-key-file=/service-account.key", "--service-cluster-ip-range=10.0.0.0/24",
 			"--disable-admission-plugins=ServiceAccount"),
 		testcontainers.WithFiles(
-			testcontainers.ContainerFile{Reader: strings.NewReader(apiToken + ",admin,1,system:masters\n"), ContainerFilePath: "/tokens.csv", FileMode: 0o644},
-			testcontainers.ContainerFile{Reader: strings.NewReader(privateKey(t)), ContainerFilePath: "/service-account.key", FileMode: 0o644}),
+			testcontainers.ContainerFile{
+				Reader:            strings.NewReader(apiToken + ",admin,1,system:masters\n"),
+				ContainerFilePath: "/tokens.csv", FileMode: 0o644,
+			},
+			testcontainers.ContainerFile{
+				Reader: strings.NewReader(privateKey(t)), ContainerFilePath: "/service-account.key",
+				FileMode: 0o644,
+			}),
 		testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
 			h.NetworkMode = container.NetworkMode("container:" + etcd.GetContainerID())
 		}))
@@ -116,7 +123,8 @@ func TestMain(m *testing.M) {
 func setDefaults() {
 	defaults := map[string]string{}
 	if local := os.Getenv("DOCKER_HOST"); local == "" || strings.HasPrefix(local, "unix:") {
-		defaults["TESTCONTAINERS_HOST_OVERRIDE"] = "127.0.0.1" // in a container it would take the engine's for that of a sibling
+		// In a container it would take the engine's for that of a sibling.
+		defaults["TESTCONTAINERS_HOST_OVERRIDE"] = "127.0.0.1"
 	}
 	if !official() {
 		defaults["TESTCONTAINERS_RYUK_DISABLED"] = "true" // its image would have to be pulled; each test ends what it started

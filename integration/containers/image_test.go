@@ -134,7 +134,10 @@ func addFile(w *tar.Writer, name, from string, info fs.FileInfo) error {
 		return err
 	}
 	defer f.Close()
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644 | int64(info.Mode()&0o111), Size: info.Size()}); err != nil {
+	if err := w.WriteHeader(&tar.Header{
+		Name: name, Mode: 0o644 | int64(info.Mode()&0o111),
+		Size: info.Size(),
+	}); err != nil {
 		return err
 	}
 	_, err = io.Copy(w, f)

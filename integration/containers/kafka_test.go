@@ -83,7 +83,8 @@ func kafkaImage(t *testing.T) string {
 	ctx := t.Context()
 	jars := must.Get(kafkabroker.Jars(ctx, os.Stderr))(t)
 	java := must.Get(cached(ctx, "java-"+javaVersion(t), func(tmp string) error {
-		out, err := exec.CommandContext(ctx, "jlink", "--add-modules", "java.se,jdk.unsupported", "--strip-java-debug-attributes",
+		out, err := exec.CommandContext(ctx, "jlink", "--add-modules", "java.se,jdk.unsupported",
+			"--strip-java-debug-attributes",
 			"--no-header-files", "--no-man-pages", "--output", tmp).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("jlink: %w\n%s", err, out)
@@ -102,7 +103,8 @@ func kafkaImage(t *testing.T) string {
 	}
 	loads := must.Get(filepath.Glob(filepath.Join(java, "lib", "*.so")))(t)
 	vm := must.Get(filepath.Glob(filepath.Join(java, "lib", "server", "*.so")))(t)
-	require.NoError(t, withLibraries(ctx, i.files, "/java/bin/java", filepath.Join(java, "bin", "java"), append(loads, vm...)...))
+	require.NoError(t, withLibraries(ctx, i.files, "/java/bin/java", filepath.Join(java, "bin", "java"),
+		append(loads, vm...)...))
 	i.files["/java"] = java
 	delete(i.files, "/java/bin/java") // it is in there
 	return i.build(t)
@@ -117,7 +119,8 @@ func javaVersion(t *testing.T) string {
 }
 
 func (l *kafkaLog) sink() string {
-	return fmt.Sprintf("sink: {kafka: {brokers: [%q], create: {partitions: 3, replicas: 1}}}\n    checkpoint: {kafka: {replicas: 1}}", l.address)
+	return fmt.Sprintf("sink: {kafka: {brokers: [%q], create: {partitions: 3, replicas: 1}}}\n    checkpoint: {kafka: "+
+		"{replicas: 1}}", l.address)
 }
 
 // log reads the topic with a client that nothing of the bridge is made of.

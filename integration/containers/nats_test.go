@@ -35,7 +35,8 @@ func newNATS(t *testing.T) *natsLog {
 	c, err := nats.Run(t.Context(), img, published(port, "4222/tcp"))
 	ended(t, c, err)
 	l := &natsLog{NATSContainer: c, url: fmt.Sprintf("nats://127.0.0.1:%d", port)}
-	conn, err := natsgo.Connect(l.url, natsgo.RetryOnFailedConnect(true), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(100*time.Millisecond))
+	conn, err := natsgo.Connect(l.url, natsgo.RetryOnFailedConnect(true), natsgo.MaxReconnects(-1),
+		natsgo.ReconnectWait(100*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	l.js = must.Get(jetstream.New(conn, jetstream.WithDefaultTimeout(30*time.Second)))(t)
@@ -50,7 +51,8 @@ func natsImage(t *testing.T) string {
 		if err != nil {
 			return err
 		}
-		return goBuild(t.Context(), filepath.Join(root, "integration", "containers"), tmp, "github.com/nats-io/nats-server/v2")
+		return goBuild(t.Context(), filepath.Join(root, "integration", "containers"), tmp,
+			"github.com/nats-io/nats-server/v2")
 	}))(t)
 	i := &image{
 		name: "nats", files: map[string]string{"/nats-server": program},

@@ -137,7 +137,8 @@ type build struct {
 
 type target struct {
 	name, pkg, version, flags, takes string
-	apart                            bool // with the dependencies that its own go.mod says, not those of the module that pins
+	// With the dependencies that its own go.mod says, not those of the module that pins.
+	apart bool
 }
 
 var requirement = regexp.MustCompile(`(?m)^\s*(k8s\.io/kubernetes|go\.etcd\.io/etcd/server/v3) (v\S+)`)
@@ -170,7 +171,10 @@ func newBuild(log io.Writer) (*build, error) {
 		targets: []target{
 			{name: etcdName, pkg: "go.etcd.io/etcd/server/v3", version: etcd, flags: "-s -w", takes: "about a minute"},
 			{name: etcdutlName, pkg: "go.etcd.io/etcd/etcdutl/v3", version: etcd, flags: "-s -w", takes: "some seconds"},
-			{name: apiServerName, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", version: kube, flags: versionFlags(kube), takes: "about 4 minutes"},
+			{
+				name: apiServerName, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", version: kube, flags: versionFlags(kube),
+				takes: "about 4 minutes",
+			},
 		},
 		log: log,
 	}, nil
@@ -234,7 +238,8 @@ func (b *build) make(ctx context.Context, t target, path string) error {
 // args are those of go that write the program to a path.
 func (t target) args(path string) []string {
 	if t.apart {
-		return []string{"install", "-trimpath", "-buildvcs=false", "-ldflags", t.flags, t.pkg + "@" + t.version} // to GOBIN, under its name
+		// To GOBIN, under its name.
+		return []string{"install", "-trimpath", "-buildvcs=false", "-ldflags", t.flags, t.pkg + "@" + t.version}
 	}
 	return []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", t.flags, "-o", path, t.pkg}
 }

@@ -25,7 +25,8 @@ func fakeGo(t *testing.T, script string) (cache, builds string) {
 	t.Helper()
 	dir := t.TempDir()
 	cache, builds = filepath.Join(dir, "cache"), filepath.Join(dir, "builds")
-	script = "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && out=$2; shift; done\necho \"$1\" >> " + builds + "\n" + script + "\n"
+	script = "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && out=$2; shift; done\necho \"$1\" >> " + builds + "\n" +
+		script + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("KUBE_EVENTBRIDGE_CACHE", cache)
@@ -39,7 +40,8 @@ func TestBinaries_KUBEBUILDER_ASSETS_wins(t *testing.T) {
 	_, builds := fakeGo(t, buildsWell)
 	dir := t.TempDir()
 	t.Setenv("KUBEBUILDER_ASSETS", dir)
-	if _, err := Binaries(t.Context(), nil); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), apiServerName) {
+	if _, err := Binaries(t.Context(), nil); !errors.Is(err, ErrUnavailable) ||
+		!strings.Contains(err.Error(), apiServerName) {
 		t.Errorf("an empty KUBEBUILDER_ASSETS: %v", err)
 	}
 	for _, name := range []string{apiServerName, etcdName} {
@@ -99,12 +101,16 @@ func TestNodeBinaries_are_built_whatever_KUBEBUILDER_ASSETS_says(t *testing.T) {
 	var log strings.Builder
 	dir := must.Get(NodeBinaries(t.Context(), &log))(t)
 	require.True(t, strings.HasPrefix(dir, cache), "got %q", dir)
-	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl", "helm"} {
+	for _, name := range []string{
+		"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl",
+		"helm",
+	} {
 		assert.NoError(t, isProgram(filepath.Join(dir, name)))
 	}
 	assert.NoError(t, must.Err(NodeBinaries(t.Context(), nil)))
 	built, err := os.ReadFile(builds)
-	if err != nil || strings.Count(string(built), "\n") != 6 || !strings.Contains(string(built), "helm.sh/helm/v4/cmd/helm@v4.") {
+	if err != nil || strings.Count(string(built), "\n") != 6 ||
+		!strings.Contains(string(built), "helm.sh/helm/v4/cmd/helm@v4.") {
 		t.Errorf("built %q, %v, want six programs once", built, err)
 	}
 	assert.Empty(t, must.Get(filepath.Glob(filepath.Join(dir, ".*.bin")))(t), "left")

@@ -38,11 +38,14 @@ func client(t *testing.T, cfg *rest.Config) *dynamic.DynamicClient {
 	return must.Get(dynamic.NewForConfigAndClient(cfg, h))(t)
 }
 
-func create(t *testing.T, c *dynamic.DynamicClient, gvr schema.GroupVersionResource, kind, name string, fields map[string]any) *unstructured.Unstructured {
+func create(
+	t *testing.T, c *dynamic.DynamicClient, gvr schema.GroupVersionResource, kind, name string, fields map[string]any,
+) *unstructured.Unstructured {
 	t.Helper()
 	o := map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name, "namespace": "default"}}
 	maps.Copy(o, fields)
-	created, err := c.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: o}, metav1.CreateOptions{})
+	created, err := c.Resource(gvr).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: o},
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	return created
 }
@@ -78,9 +81,10 @@ func TestControlPlane_keeps_data_and_address_across_kills_and_stops(t *testing.T
 	require.NoError(t, c.KillEtcd())
 	require.NoError(t, c.StartEtcd(t.Context()))
 	must.Succeed(t, "a change after etcd was killed", func() error {
-		_, err := k.Resource(configMaps).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"generateName": "after-"},
-		}}, metav1.CreateOptions{})
+		_, err := k.Resource(configMaps).Namespace("default").Create(t.Context(),
+			&unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"generateName": "after-"},
+			}}, metav1.CreateOptions{})
 		return err
 	})
 	same("etcd was killed under a running API server")
@@ -132,11 +136,13 @@ func TestControlPlane_serves_users_and_roles(t *testing.T) {
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "people"},
 		"rules": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}, "verbs": []any{"list"}}},
 	}}, metav1.CreateOptions{}))(t)
-	_, err = admin.Resource(role.GroupVersion().WithResource("clusterrolebindings")).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "people"},
-		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "people"},
-		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "people"}},
-	}}, metav1.CreateOptions{})
+	_, err = admin.Resource(role.GroupVersion().WithResource("clusterrolebindings")).Create(t.Context(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+			"metadata": map[string]any{"name": "people"},
+			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "people"},
+			"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "people"}},
+		}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	must.Succeed(t, "the role", func() error { // roles reach the authorizer through a watch
 		_, err := alice.Resource(configMaps).List(t.Context(), metav1.ListOptions{})

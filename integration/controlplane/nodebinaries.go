@@ -39,7 +39,10 @@ func (b *build) nodeTargets() ([]target, error) {
 	kube := b.version["k8s.io/kubernetes"]
 	var targets []target
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"} {
-		targets = append(targets, target{name: name, pkg: "k8s.io/kubernetes/cmd/" + name, version: kube, flags: versionFlags(kube), takes: "about a minute"})
+		targets = append(targets, target{
+			name: name, pkg: "k8s.io/kubernetes/cmd/" + name, version: kube,
+			flags: versionFlags(kube), takes: "about a minute",
+		})
 	}
 	mod, err := os.ReadFile(filepath.Join(b.module, "..", "..", "go.mod"))
 	if err != nil {
@@ -49,5 +52,8 @@ func (b *build) nodeTargets() ([]target, error) {
 	if helm == nil {
 		return nil, errors.New("the go.mod of the integration tests does not pin helm")
 	}
-	return append(targets, target{name: "helm", pkg: "helm.sh/helm/v4/cmd/helm", version: string(helm[1]), flags: "-s -w", takes: "about 3 minutes", apart: true}), nil
+	return append(targets, target{
+		name: "helm", pkg: "helm.sh/helm/v4/cmd/helm", version: string(helm[1]), flags: "-s -w",
+		takes: "about 3 minutes", apart: true,
+	}), nil
 }

@@ -105,11 +105,15 @@ func (c *cluster) apply(t *testing.T, o *unstructured.Unstructured, dryRun bool)
 	}
 	text := must.Get(o.MarshalJSON())(t)
 	force := true
-	options := metav1.PatchOptions{FieldManager: "deploy-test", Force: &force, FieldValidation: metav1.FieldValidationStrict}
+	options := metav1.PatchOptions{
+		FieldManager: "deploy-test", Force: &force,
+		FieldValidation: metav1.FieldValidationStrict,
+	}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	_, err = c.objects.Resource(mapping.Resource).Namespace(o.GetNamespace()).Patch(t.Context(), o.GetName(), types.ApplyPatchType, text, options)
+	_, err = c.objects.Resource(mapping.Resource).Namespace(o.GetNamespace()).Patch(t.Context(), o.GetName(),
+		types.ApplyPatchType, text, options)
 	if err == nil {
 		if said := c.warnings.take(); len(said) > 0 {
 			return fmt.Errorf("the API server warns: %s", strings.Join(said, "; "))
@@ -139,7 +143,8 @@ func (c *cluster) takes(t *testing.T, m manifests) {
 // create is a dry run.
 func (c *cluster) create(t *testing.T, p *corev1.Pod) error {
 	t.Helper()
-	_, err := c.kube.CoreV1().Pods(p.Namespace).Create(t.Context(), p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	_, err := c.kube.CoreV1().Pods(p.Namespace).Create(t.Context(), p,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 	if said := c.warnings.take(); err == nil && len(said) > 0 {
 		return fmt.Errorf("the API server warns: %s", strings.Join(said, "; "))
 	}
@@ -156,8 +161,12 @@ func (c *cluster) grant(t *testing.T, m manifests) *rest.Config {
 		}
 	}
 	account := m.pod(t).Spec.ServiceAccountName
-	token, err := c.kube.CoreV1().ServiceAccounts(m.pod(t).Namespace).CreateToken(t.Context(), account, tokenRequest(), metav1.CreateOptions{})
+	token, err := c.kube.CoreV1().ServiceAccounts(m.pod(t).Namespace).CreateToken(t.Context(), account, tokenRequest(),
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	admin := c.api.RESTConfig()
-	return &rest.Config{Host: admin.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: admin.CAData}}
+	return &rest.Config{
+		Host: admin.Host, BearerToken: token.Status.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: admin.CAData},
+	}
 }

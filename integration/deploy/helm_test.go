@@ -71,7 +71,10 @@ func chartedAs(t *testing.T, release, namespace, values string) (manifests, erro
 	chart := must.Get(loader.LoadDir(directory(t, "chart", "kube-eventbridge")))(t)
 	given := map[string]any{}
 	require.NoError(t, sigyaml.Unmarshal([]byte(values), &given))
-	with, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	with, err := util.ToRenderValues(chart, given, common.ReleaseOptions{
+		Name: release, Namespace: namespace, Revision: 1,
+		IsInstall: true,
+	}, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
 	}
@@ -169,29 +172,52 @@ func TestChart_refuses_what_cannot_work_in_a_Pod(t *testing.T) {
 	const alone = ", and config.leaderElection needs brokers and a checkpoint that all replicas reach"
 	for values, want := range map[string]string{
 		"replicas: 2": "replicas: more than one needs config.leaderElection",
-		pipeline("kafka: {brokers: ['k:9092']}", "nats: {}"):                                                "config.pipelines[0].checkpoint.nats: names no servers, and the pipeline's sink has none",
-		pipeline("nats: ", "kafka: "):                                                                       "config.pipelines[0].checkpoint.kafka: names no brokers, and the pipeline's sink has none",
-		"config: {server: {listen: 127.0.0.1:8080}}":                                                        `config.server.listen: probes and Prometheus do not reach 127.0.0.1:8080; write ":8080"`,
-		pipeline("nats: {servers: ['nats://localhost:4222']}", "nats: "):                                    "config.pipelines[0].sink.nats.servers: nats://localhost:4222 is the Pod itself",
-		pipeline("kafka: {brokers: ['k:9092', '127.0.0.1:9092']}", "kafka: "):                               "config.pipelines[0].sink.kafka.brokers: 127.0.0.1:9092 is the Pod itself",
-		pipeline("nats: {servers: ['n']}", "nats: {servers: ['tls://[::1]:4222']}"):                         "config.pipelines[0].checkpoint.nats.servers: tls://[::1]:4222 is the Pod itself",
-		"config: {server: {listen: 127.8.9.1:8080}}":                                                        "do not reach 127.8.9.1:8080;",
-		"config: {server: {listen: Localhost:8080}}":                                                        "do not reach Localhost:8080;",
-		`config: {server: {listen: "[::1]:8080"}}`:                                                          "do not reach [::1]:8080;",
-		"config: {server: null}":                                                                            "do not reach 127.0.0.1:8080, the default;",
-		pipeline("", ""):                                                                                    "config.pipelines[0].sink.embedded: is kept in /var/lib/kube-eventbridge" + away,
-		pipeline("embedded: {storeDir: /s}", "nats: "):                                                      "config.pipelines[0].sink.embedded: is kept in /s" + away,
-		pipeline("nats: ", ""):                                                                              "config.pipelines[0].checkpoint.file: is kept in /var/lib/kube-eventbridge" + away,
-		pipeline("stdout: {}", "file: {path: a.db}"):                                                        "config.pipelines[0].checkpoint.file: is kept in a.db" + away,
-		pipeline("nats: {}", "") + "  dataDir: ''\n":                                                        "config.pipelines[0].checkpoint.file: is kept in the home directory, where nothing is mounted",
-		pipeline("nats: {}", "") + "  dataDir: null\npersistence: {enabled: true}\n":                        "config.pipelines[0].checkpoint.file: is kept in the home directory, where nothing is mounted",
-		pipeline("nats: {}", "") + "  dataDir: null\n":                                                      "config.pipelines[0].checkpoint.file: is kept in the home directory, where nothing is mounted",
-		pipeline("nats: {}", "") + "  leaderElection: \npersistence: {enabled: true}\n":                     "config.pipelines[0].checkpoint.file: is kept in a Pod" + alone,
-		pipeline("", "") + "  leaderElection: {}\npersistence: {enabled: true}\n":                           "config.pipelines[0].sink.embedded: is kept in a Pod" + alone,
-		pipeline("", "") + "  dataDir: /var/lib/kube\npersistence: {enabled: true}\n":                       "is kept in /var/lib/kube" + away,
-		pipeline("", "") + "  dataDir: /data\nextraVolumeMounts: [{name: a, mountPath: /d}]\n":              "is kept in /data" + away,
-		pipeline("", "") + "  dataDir: /d\nextraVolumeMounts: [{name: a, mountPath: /d, readOnly: true}]\n": "is kept in /d" + away,
-		pipeline("", "") + "  dataDir: /d/../e\nextraVolumeMounts: [{name: a, mountPath: /d}]\n":            "is kept in /d/../e" + away,
+		pipeline("kafka: {brokers: ['k:9092']}",
+			"nats: {}"): "config.pipelines[0].checkpoint.nats: names no servers, and the pipeline's sink has none",
+		pipeline("nats: ",
+			"kafka: "): "config.pipelines[0].checkpoint.kafka: names no brokers, and the pipeline's sink has none",
+		"config: {server: {listen: 127.0.0.1:8080}}": `config.server.listen: probes and Prometheus do not reach ` +
+			`127.0.0.1:8080; write ":8080"`,
+		pipeline("nats: {servers: ['nats://localhost:4222']}",
+			"nats: "): "config.pipelines[0].sink.nats.servers: nats://localhost:4222 is the Pod itself",
+		pipeline("kafka: {brokers: ['k:9092', '127.0.0.1:9092']}",
+			"kafka: "): "config.pipelines[0].sink.kafka.brokers: 127.0.0.1:9092 is the Pod itself",
+		pipeline("nats: {servers: ['n']}",
+			"nats: {servers: ['tls://[::1]:4222']}"): "config.pipelines[0].checkpoint.nats.servers: tls://[::1]:4222 is the " +
+			"Pod itself",
+		"config: {server: {listen: 127.8.9.1:8080}}": "do not reach 127.8.9.1:8080;",
+		"config: {server: {listen: Localhost:8080}}": "do not reach Localhost:8080;",
+		`config: {server: {listen: "[::1]:8080"}}`:   "do not reach [::1]:8080;",
+		"config: {server: null}":                     "do not reach 127.0.0.1:8080, the default;",
+		pipeline("",
+			""): "config.pipelines[0].sink.embedded: is kept in /var/lib/kube-eventbridge" + away,
+		pipeline("embedded: {storeDir: /s}",
+			"nats: "): "config.pipelines[0].sink.embedded: is kept in /s" + away,
+		pipeline("nats: ",
+			""): "config.pipelines[0].checkpoint.file: is kept in /var/lib/kube-eventbridge" + away,
+		pipeline("stdout: {}",
+			"file: {path: a.db}"): "config.pipelines[0].checkpoint.file: is kept in a.db" + away,
+		pipeline("nats: {}", "") +
+			"  dataDir: ''\n": "config.pipelines[0].checkpoint.file: is kept in the home directory, where nothing is mounted",
+		pipeline("nats: {}", "") +
+			"  dataDir: null\npersistence: {enabled: true}\n": "config.pipelines[0].checkpoint.file: is kept in the home " +
+			"directory, where nothing is mounted",
+		pipeline("nats: {}", "") +
+			"  dataDir: null\n": "config.pipelines[0].checkpoint.file: is kept in the home directory, where nothing is mounted",
+		pipeline("nats: {}", "") +
+			"  leaderElection: \npersistence: {enabled: true}\n": "config.pipelines[0].checkpoint.file: is kept in a Pod" +
+			alone,
+		pipeline("", "") +
+			"  leaderElection: {}\npersistence: {enabled: true}\n": "config.pipelines[0].sink.embedded: is kept in a Pod" +
+			alone,
+		pipeline("", "") +
+			"  dataDir: /var/lib/kube\npersistence: {enabled: true}\n": "is kept in /var/lib/kube" + away,
+		pipeline("", "") +
+			"  dataDir: /data\nextraVolumeMounts: [{name: a, mountPath: /d}]\n": "is kept in /data" + away,
+		pipeline("", "") + "  dataDir: /d\nextraVolumeMounts: [{name: a, mountPath: /d, readOnly: true}]\n": "is kept in /d" +
+			away,
+		pipeline("", "") +
+			"  dataDir: /d/../e\nextraVolumeMounts: [{name: a, mountPath: /d}]\n": "is kept in /d/../e" + away,
 	} {
 		refused(t, values, want)
 	}
@@ -230,7 +256,8 @@ func TestChart_takes_what_is_written_to_volumes_and_any_port(t *testing.T) {
 
 // pipeline is a configuration of one, to which more keys can be added.
 func pipeline(sink, checkpoint string) string {
-	return fmt.Sprintf("config:\n  pipelines: [{name: a, resources: [{resource: deployments.apps}, {resource: configmaps}], sink: {%s}, checkpoint: {%s}}]\n", sink, checkpoint)
+	return fmt.Sprintf("config:\n  pipelines: [{name: a, resources: [{resource: deployments.apps}, {resource: "+
+		"configmaps}], sink: {%s}, checkpoint: {%s}}]\n", sink, checkpoint)
 }
 
 func refused(t *testing.T, values, want string) {

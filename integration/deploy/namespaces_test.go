@@ -45,7 +45,8 @@ func forTwoNamespaces(t *testing.T, c *cluster) {
 		c.runs(t, m)
 	})
 	t.Run("without anything in the cluster", func(t *testing.T) {
-		m := mustChart(t, "closed", inNamespaces+"rbac:\n  rules: []\n  namespacedRules:\n    kube-system: ["+identify+"]"+inThose)
+		m := mustChart(t, "closed",
+			inNamespaces+"rbac:\n  rules: []\n  namespacedRules:\n    kube-system: ["+identify+"]"+inThose)
 		for _, kind := range []string{"ClusterRole", "ClusterRoleBinding"} {
 			if found := m.of(kind); len(found) > 0 {
 				t.Errorf("there is %s %s", kind, found[0].GetName())
@@ -70,7 +71,9 @@ func rewritten(t *testing.T, config string) manifests {
 
 func TestChart_names_roles_as_no_other_release_does(t *testing.T) {
 	t.Parallel()
-	const values = inNamespaces + "rbac:\n  rules: [{apiGroups: [''], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}]\n  namespacedRules:" + inThose
+	const values = inNamespaces +
+		"rbac:\n  rules: [{apiGroups: [''], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}]\n  " +
+		"namespacedRules:" + inThose
 	names := map[string]string{}
 	for _, r := range []struct{ release, namespace string }{
 		{"kube-eventbridge", "a"}, {"kube-eventbridge", "a-b"}, {"b-kube-eventbridge", "a"}, {"other-kube-eventbridge", "a"},
@@ -91,7 +94,9 @@ func TestChart_names_roles_as_no_other_release_does(t *testing.T) {
 func TestChart_has_a_Lease_for_each_release(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ release, election, want string }{
-		{"kube-eventbridge", "{}", "kube-eventbridge"}, {"other", "", "other-kube-eventbridge"}, {"other", "{resourceName: own}", "own"},
+		{"kube-eventbridge", "{}", "kube-eventbridge"},
+		{"other", "", "other-kube-eventbridge"},
+		{"other", "{resourceName: own}", "own"},
 	} {
 		m := must.Get(chartedAs(t, c.release, "events", "{replicas: 2, config: {leaderElection: "+c.election+"}}"))(t)
 		assert.Contains(t, m.configuration(t), "resourceName: "+c.want+"\n",

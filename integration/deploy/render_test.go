@@ -146,7 +146,10 @@ func into[T any](t *testing.T, o *unstructured.Unstructured) *T {
 // allowed is what a role or a binding says, without what its objects are called.
 func allowed(t *testing.T, o *unstructured.Unstructured) string {
 	t.Helper()
-	text, err := sigyaml.Marshal(map[string]any{"namespace": o.GetNamespace(), "rules": o.Object["rules"], "subjects": o.Object["subjects"]})
+	text, err := sigyaml.Marshal(map[string]any{
+		"namespace": o.GetNamespace(), "rules": o.Object["rules"],
+		"subjects": o.Object["subjects"],
+	})
 	require.NoError(t, err)
 	return string(text)
 }

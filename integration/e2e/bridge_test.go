@@ -60,20 +60,23 @@ func TestBridge(t *testing.T) {
 
 func (r *fixture) namespace(name string) {
 	r.t.Helper()
-	_, err := r.kube.CoreV1().Namespaces().Create(r.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := r.kube.CoreV1().Namespaces().Create(r.t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	require.NoError(r.t, err)
 }
 
 func (r *fixture) configMap(ns, name string, labels map[string]string) *corev1.ConfigMap {
 	r.t.Helper()
-	got, err := r.kube.CoreV1().ConfigMaps(ns).Create(r.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	got, err := r.kube.CoreV1().ConfigMaps(ns).Create(r.t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
 	require.NoError(r.t, err)
 	return got
 }
 
 func (r *fixture) patch(ns, name, patch string) *corev1.ConfigMap {
 	r.t.Helper()
-	got, err := r.kube.CoreV1().ConfigMaps(ns).Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	got, err := r.kube.CoreV1().ConfigMaps(ns).Patch(r.t.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	require.NoError(r.t, err)
 	return got
 }
@@ -181,7 +184,8 @@ func customResources(t *testing.T, api *controlplane.ControlPlane) {
 			continue
 		}
 		var got unstructured.Unstructured
-		if err := json.Unmarshal(e.data, &got.Object); err != nil || got.GetKind() != "Widget" || got.GetManagedFields() != nil {
+		if err := json.Unmarshal(e.data, &got.Object); err != nil || got.GetKind() != "Widget" ||
+			got.GetManagedFields() != nil {
 			t.Errorf("data of %s is %s (%v)", e.op, e.data, err)
 		}
 		assert.Equal(t, `a "quoted" {brace}`, got.GetAnnotations()["note"], "the annotation is lost in %s", e.data)
@@ -299,7 +303,8 @@ func clusterScoped(t *testing.T, api *controlplane.ControlPlane) {
 	log := r.await("the namespace", func(log []entry) bool { return story(log, "cluster-scoped") != "" })
 	b.stop()
 	i := slices.IndexFunc(log, func(e entry) bool { return e.key == "cluster-scoped" })
-	if h := log[i].header; len(h.Values("ce-namespace")) != 0 || h.Get("ce-partitionkey") != "e2e/core/namespaces/_/cluster-scoped" {
+	if h := log[i].header; len(h.Values("ce-namespace")) != 0 ||
+		h.Get("ce-partitionkey") != "e2e/core/namespaces/_/cluster-scoped" {
 		t.Errorf("headers are %v, want no namespace and the key with _", h)
 	}
 }
@@ -326,7 +331,8 @@ func structured(t *testing.T, api *controlplane.ControlPlane) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(raw[i], &event))
-	if event.SpecVersion != "1.0" || event.Payload != "metadata" || event.Data.Metadata.Name != "a" || event.Data.Kind != "ConfigMap" || event.Data.Data != nil {
+	if event.SpecVersion != "1.0" || event.Payload != "metadata" || event.Data.Metadata.Name != "a" ||
+		event.Data.Kind != "ConfigMap" || event.Data.Data != nil {
 		t.Errorf("the event is %s", raw[i])
 	}
 }

@@ -122,7 +122,8 @@ func (b *browser) text() string { return eval[string](b, "document.body.innerTex
 // scheme has the page shown as to a person who prefers light or dark.
 func (b *browser) scheme(name string) {
 	b.t.Helper()
-	b.do(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}))
+	b.do(call(emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}))
 }
 
 // shot writes a picture of what is seen to the directory of -screenshots, if that is given.

@@ -54,7 +54,8 @@ func canaries(ns, payload string) func(*testing.T, *controlplane.ControlPlane) {
 }
 
 func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload string) {
-	p := plant("data", "stringData", "secret annotation", "changed data", "applied", "kapp", "annotation", "env", "changed env", "config", "binary", "key", "huge")
+	p := plant("data", "stringData", "secret annotation", "changed data", "applied", "kapp", "annotation", "env",
+		"changed env", "config", "binary", "key", "huge")
 	open := rand.Text() // what may leave, and is to be found
 	r := bareRig(t, api)
 	r.connect()
@@ -77,28 +78,38 @@ func findCanaries(t *testing.T, api *controlplane.ControlPlane, ns, payload stri
 		secretMeta := meta(name)
 		secretMeta.Annotations["example.com/password"] = p["secret annotation"]
 		_, err = secrets.Create(t.Context(), &corev1.Secret{
-			ObjectMeta: secretMeta, Data: map[string][]byte{"a": []byte(p["data"])}, StringData: map[string]string{"b": p["stringData"]},
+			ObjectMeta: secretMeta, Data: map[string][]byte{"a": []byte(p["data"])},
+			StringData: map[string]string{"b": p["stringData"]},
 		}, create)
 		require.NoError(t, err)
 		template := corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Env: []corev1.EnvVar{
-				{Name: "SECRET", Value: p["env"]}, {Name: "REF", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+				{Name: "SECRET", Value: p["env"]}, {
+					Name:      "REF",
+					ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+				},
 			}}}},
 		}
 		must.Get(pods.Create(t.Context(), &corev1.Pod{ObjectMeta: meta(name), Spec: template.Spec}, create))(t)
 		_, err = deployments.Create(t.Context(), &appsv1.Deployment{
-			ObjectMeta: meta(name), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
+			ObjectMeta: meta(name), Spec: appsv1.DeploymentSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
+				Template: template,
+			},
 		}, create)
 		require.NoError(t, err)
 		_, err = maps.Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: meta(name), Data: map[string]string{"token": p["config"]}, BinaryData: map[string][]byte{"b": []byte(p["binary"])},
+			ObjectMeta: meta(name), Data: map[string]string{"token": p["config"]},
+			BinaryData: map[string][]byte{"b": []byte(p["binary"])},
 		}, create)
 		require.NoError(t, err)
-		_, err = secrets.Patch(t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"stringData":{"a":%q}}`, p["changed data"]), patch)
+		_, err = secrets.Patch(t.Context(), name, types.MergePatchType,
+			fmt.Appendf(nil, `{"stringData":{"a":%q}}`, p["changed data"]), patch)
 		require.NoError(t, err)
 		_, err = deployments.Patch(t.Context(), name, types.StrategicMergePatchType,
-			fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"c","env":[{"name":"SECRET","value":%q}]}]}}}}`, p["changed env"]), patch)
+			fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"c","env":[{"name":"SECRET","value":%q}]}]}}}}`,
+				p["changed env"]), patch)
 		require.NoError(t, err)
 	}
 	// The broker takes no message of this size.

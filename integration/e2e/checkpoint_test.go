@@ -74,7 +74,8 @@ func TestCheckpoint_of_a_running_bridge_is_shown_and_not_changed(t *testing.T) {
 	b := r.runReady()
 	r.lives()
 	r.awaitSaved(2)
-	if said := r.checkpoint(1, "reset", "test", "--yes"); !strings.Contains(said, "a kube-eventbridge runs with the checkpoint in file "+filepath.Join(r.dir, "data", "test.db")+": stop it first") {
+	if said := r.checkpoint(1, "reset", "test", "--yes"); !strings.Contains(said,
+		"a kube-eventbridge runs with the checkpoint in file "+filepath.Join(r.dir, "data", "test.db")+": stop it first") {
 		t.Errorf("it says %q", said)
 	}
 	r.configMap("default", "next", nil)
@@ -94,7 +95,10 @@ func TestCheckpoint_reset_is_followed_by_a_snapshot(t *testing.T) {
 	r.runReady()
 	log := r.awaitOp("snapshot-completed", 2)
 	r.bridge.stop()
-	for key, want := range map[string]string{"default/stays": "added", "default/changes": "added updated", "default/goes": "added updated deleted"} {
+	for key, want := range map[string]string{
+		"default/stays": "added", "default/changes": "added updated",
+		"default/goes": "added updated deleted",
+	} {
 		if got := story(log, key); got != want { // a subject for each object tells what is there already
 			t.Errorf("%s: the log says %q, want %q", key, got, want)
 		}
@@ -111,7 +115,8 @@ func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
 	r.lives()
 	r.awaitStory("default/goes", "added updated deleted")
 	b.stop()
-	if said := r.checkpoint(2, "rewind", "test", "--to", from); !strings.Contains(said, "position "+from+", was ") || !strings.Contains(said, "nothing was changed") {
+	if said := r.checkpoint(2, "rewind", "test", "--to", from); !strings.Contains(said, "position "+from+", was ") ||
+		!strings.Contains(said, "nothing was changed") {
 		t.Errorf("without --yes it says %q", said)
 	}
 	r.checkpoint(0, "rewind", "test", "--to", from, "--yes")
@@ -123,7 +128,8 @@ func TestCheckpoint_rewind_is_followed_by_what_happened_since(t *testing.T) {
 	r.bridge.stop() // what was read is published first
 	log := r.entries()
 	for key, want := range map[string]string{
-		"default/stays": "added added", "default/goes": "added updated deleted added updated deleted", "default/from": "added", "default/old": "added",
+		"default/stays": "added added", "default/goes": "added updated deleted added updated deleted",
+		"default/from": "added", "default/old": "added",
 	} {
 		assert.Equal(t, want, story(log, key), "%s: the log", key)
 	}
@@ -166,7 +172,9 @@ func TestCheckpoint_in_Kafka_of_a_bridge_that_commits_is_left_to_it(t *testing.T
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for i := 0; ctx.Err() == nil; i++ {
-			if _, err := r.kube.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
+			if _, err := r.kube.CoreV1().ConfigMaps("default").Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}, metav1.CreateOptions{}); err != nil &&
+				ctx.Err() == nil {
 				t.Error(err)
 				return
 			}
@@ -175,7 +183,9 @@ func TestCheckpoint_in_Kafka_of_a_bridge_that_commits_is_left_to_it(t *testing.T
 	})
 	r.awaitStory("default/c1", "added")
 	said := r.checkpoint(1, "reset", "test", "--yes")
-	if !strings.Contains(said, "a kube-eventbridge runs with the checkpoint in topic "+r.kafka.topic+"-checkpoints: stop it first; nothing was changed") {
+	if !strings.Contains(said,
+		"a kube-eventbridge runs with the checkpoint in topic "+r.kafka.topic+"-checkpoints: stop it first; nothing was "+
+			"changed") {
 		t.Errorf("it says %q", said)
 	}
 	stop()
@@ -222,7 +232,10 @@ func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
 	r.run()
 	log := r.awaitOp("snapshot-completed", 2)
 	r.bridge.stop()
-	for key, want := range map[string]string{"default/stays": "added", "default/changes": "added updated", "default/goes": "added updated deleted"} {
+	for key, want := range map[string]string{
+		"default/stays": "added", "default/changes": "added updated",
+		"default/goes": "added updated deleted",
+	} {
 		if got := story(log, key); got != want { // a subject for each object tells what is there already
 			t.Errorf("%s: the log says %q, want %q", key, got, want)
 		}
@@ -235,7 +248,10 @@ func TestCheckpoint_in_NATS_is_shown_and_reset(t *testing.T) {
 func TestBridge_refuses_a_bucket_that_forgets(t *testing.T) {
 	t.Parallel()
 	r := newBucketRig(t)
-	if _, err := r.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.MemoryStorage}); err != nil {
+	if _, err := r.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{
+		Bucket:  bucket,
+		Storage: jetstream.MemoryStorage,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "bucket " + bucket + " cannot keep checkpoints: it is kept in memory"

@@ -5,8 +5,8 @@
 // servers.
 //
 //	file                  tests
-//	bridge                what does not hurt the control plane, on one for all: streams, selectors, Secrets, encodings, delivery,
-//	                      filters, the profile for Knative
+//	bridge                what does not hurt the control plane, on one for all: streams, selectors, Secrets, encodings,
+//	                      delivery, filters, the profile for Knative
 //	canary                that no redacted value leaves the process
 //	checkpoint            the command checkpoint: show, reset, rewind; in a file, in Kafka and in a bucket of NATS
 //	crash                 kills and restarts of the bridge and the broker, judged by the oracle

@@ -37,7 +37,9 @@ func (r *fixture) elect() {
 	r.t.Helper()
 	r.elected = true
 	text := must.Get(os.ReadFile(r.config))(r.t)
-	require.NoError(r.t, os.WriteFile(r.config, append(text, "leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"...), 0o600))
+	require.NoError(r.t, os.WriteFile(r.config, append(text,
+		"leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"...),
+		0o600))
 }
 
 // replicas starts n bridges.
@@ -155,16 +157,21 @@ var changes = []change{
 	}},
 	// Whoever is first makes another one, which may be the same.
 	{"without its Lease, which was deleted", func(r *fixture, all []*replica, _ *replica) ([]*replica, *replica) {
-		require.NoError(r.t, r.kube.CoordinationV1().Leases("default").Delete(r.t.Context(), "kube-eventbridge", metav1.DeleteOptions{}))
+		require.NoError(r.t, r.kube.CoordinationV1().Leases("default").Delete(r.t.Context(), "kube-eventbridge",
+			metav1.DeleteOptions{}))
 		return all, nil
 	}},
-	{"without its Lease, which a stranger has taken", func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
-		stranger := []byte(`{"spec":{"holderIdentity":"a-stranger"}}`)
-		_, err := r.kube.CoordinationV1().Leases("default").Patch(r.t.Context(), "kube-eventbridge", types.MergePatchType, stranger, metav1.PatchOptions{})
-		require.NoError(r.t, err)
-		r.eventually("the leader to see that", func() bool { return !leads.leads() })
-		return all, nil
-	}},
+	{
+		"without its Lease, which a stranger has taken",
+		func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
+			stranger := []byte(`{"spec":{"holderIdentity":"a-stranger"}}`)
+			_, err := r.kube.CoordinationV1().Leases("default").Patch(r.t.Context(), "kube-eventbridge", types.MergePatchType,
+				stranger, metav1.PatchOptions{})
+			require.NoError(r.t, err)
+			r.eventually("the leader to see that", func() bool { return !leads.leads() })
+			return all, nil
+		},
+	},
 }
 
 func TestElection_loses_repeats_and_misorders_nothing_whatever_becomes_of_the_leader(t *testing.T) {
@@ -238,12 +245,16 @@ func writers(log []entry) map[string]bool {
 func TestTakeover_reads_what_the_API_server_can_still_show_and_announces_the_rest(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	r := newRig(t, "[]")
-	r.configureSink(`[{resource: events, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
+	r.configureSink(`[{resource: events, namespaces: [default]}]`,
+		fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
 	r.elect()
 	events := r.kube.CoreV1().Events("default")
 	create := func(name string) {
 		_, err := events.Create(t.Context(), &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: "x", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: corev1.ObjectReference{
+				Namespace: "default", Name: "x",
+				Kind: "Pod",
+			},
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}

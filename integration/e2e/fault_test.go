@@ -126,7 +126,8 @@ func TestBridge_refuses_the_checkpoint_of_another_cluster(t *testing.T) {
 	r.configure(`[{resource: configmaps, namespaces: [default]}]`)
 	b = r.run()
 	b.exit(1)
-	if out := b.stderr(); !strings.Contains(out, "was written for cluster") || !strings.Contains(out, "move the old one away") {
+	if out := b.stderr(); !strings.Contains(out, "was written for cluster") ||
+		!strings.Contains(out, "move the old one away") {
 		t.Errorf("stderr does not say what is wrong and what to do:\n%s", out)
 	}
 	n := len(r.entries())

@@ -65,7 +65,10 @@ func rigOn(t *testing.T, api *controlplane.ControlPlane, resources string) *fixt
 func bareRig(t *testing.T, api *controlplane.ControlPlane) *fixture {
 	t.Helper()
 	kube := must.Get(kubernetes.NewForConfig(api.RESTConfig()))(t)
-	return &fixture{t: t, cluster: "e2e", api: api, kube: kube, binary: rig.ProgramForTest(t), server: freeAddress(t), dir: t.TempDir()}
+	return &fixture{
+		t: t, cluster: "e2e", api: api, kube: kube, binary: rig.ProgramForTest(t), server: freeAddress(t),
+		dir: t.TempDir(),
+	}
 }
 
 // connect starts a broker and connects to it; the connection outlives the broker.

@@ -64,7 +64,11 @@ func TestBridge_begins_an_epoch_when_etcd_was_restored(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		bump, running bool
-	}{{"while it was away", false, false}, {"while it ran", false, true}, {"with a bump of the version while it ran", true, true}} {
+	}{
+		{"while it was away", false, false},
+		{"while it ran", false, true},
+		{"with a bump of the version while it ran", true, true},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, `[{resource: configmaps, namespaces: [default]}]`)
 			for _, name := range []string{"stays", "changes", "goes"} {

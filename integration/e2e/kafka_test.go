@@ -64,7 +64,8 @@ func newClusterRig(t *testing.T, brokers int) *fixture {
 func (r *fixture) onKafka(cluster *kafkabroker.Cluster, topic, resources string, replicas int) {
 	r.t.Helper()
 	r.kafka = &kafkaLog{cluster: cluster, topic: topic}
-	r.configureSink(resources, fmt.Sprintf(`sink: {kafka: {brokers: ["%s"], topic: %s, create: {partitions: %d, replicas: %d}}}
+	r.configureSink(resources,
+		fmt.Sprintf(`sink: {kafka: {brokers: ["%s"], topic: %s, create: {partitions: %d, replicas: %d}}}
     checkpoint: {kafka: {topic: %[2]s-checkpoints, replicas: %[4]d}}`, strings.Join(cluster.Addresses(), `", "`), topic, partitions, replicas))
 }
 
@@ -95,8 +96,11 @@ func (k *kafkaLog) once(log []entry) (kept []entry) {
 func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{
-		Listeners: []kafkabroker.Listener{{Protocol: kafkabroker.Plaintext}, {Protocol: kafkabroker.SASLTLS, Mechanisms: []string{kafkabroker.SCRAM512}}},
-		Users:     map[string]string{"bridge": "secret"}, Authorizer: true,
+		Listeners: []kafkabroker.Listener{
+			{Protocol: kafkabroker.Plaintext},
+			{Protocol: kafkabroker.SASLTLS, Mechanisms: []string{kafkabroker.SCRAM512}},
+		},
+		Users: map[string]string{"bridge": "secret"}, Authorizer: true,
 	})
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
 	r.kafka = &kafkaLog{cluster: cluster, topic: "kubernetes"}
@@ -110,11 +114,16 @@ func TestBridge_on_Kafka_needs_no_more_permissions_than_are_documented(t *testin
         sasl: {mechanism: scram-sha-512, user: bridge, passwordFile: %s}
     checkpoint: {kafka: {}}`, strings.Join(cluster.AddressesOf(string(kafkabroker.SASLTLS)), `", "`), cluster.CAFile(), password))
 	for _, topic := range []string{"kubernetes", "kube-eventbridge-checkpoints"} {
-		require.NoError(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTopic, topic, kafkago.ACLOperationTypeCreate, kafkago.ACLOperationTypeWrite,
+		require.NoError(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTopic, topic,
+			kafkago.ACLOperationTypeCreate, kafkago.ACLOperationTypeWrite,
 			kafkago.ACLOperationTypeRead, kafkago.ACLOperationTypeDescribeConfigs))
 	}
-	for _, id := range []string{"kube-eventbridge.e2e.test.kubernetes", "kube-eventbridge.e2e.test.checkpoint.kube-eventbridge-checkpoints"} {
-		require.NoError(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTransactionalID, id, kafkago.ACLOperationTypeWrite))
+	for _, id := range []string{
+		"kube-eventbridge.e2e.test.kubernetes",
+		"kube-eventbridge.e2e.test.checkpoint.kube-eventbridge-checkpoints",
+	} {
+		require.NoError(t, cluster.Allow(t.Context(), "bridge", kafkago.ResourceTypeTransactionalID, id,
+			kafkago.ACLOperationTypeWrite))
 	}
 	for range 2 {
 		r.run()
@@ -155,7 +164,8 @@ func TestBridge_with_brokers_that_are_away_runs_the_other_pipelines(t *testing.T
 	r.awaitStatus(503, "pipeline late: checkpoint: ")
 	r.poll("a warning", func() (bool, string) {
 		for line := range strings.Lines(r.bridge.stderr()) {
-			if strings.Contains(line, "waiting for the checkpoint") && strings.Contains(line, `"pipeline":"late"`) && strings.Contains(line, address) {
+			if strings.Contains(line, "waiting for the checkpoint") && strings.Contains(line, `"pipeline":"late"`) &&
+				strings.Contains(line, address) {
 				return true, ""
 			}
 		}
@@ -176,8 +186,10 @@ func TestKafka_a_bridge_without_its_topic_leaves_the_checkpoint_to_another(t *te
 	r.awaitStatus(http.StatusOK, "")
 	text := must.Get(os.ReadFile(r.config))(t)
 	bad := filepath.Join(r.dir, "bad.yaml")
-	text = bytes.Replace(text, []byte("topic: "+r.kafka.topic+", create: {partitions: 3, replicas: 1}"), []byte("topic: missing"), 1)
-	require.NoError(t, os.WriteFile(bad, regexp.MustCompile(`server: .*`).ReplaceAll(text, []byte("server: {listen: 127.0.0.1:0}")), 0o600))
+	text = bytes.Replace(text, []byte("topic: "+r.kafka.topic+", create: {partitions: 3, replicas: 1}"),
+		[]byte("topic: missing"), 1)
+	require.NoError(t, os.WriteFile(bad, regexp.MustCompile(`server: .*`).ReplaceAll(text,
+		[]byte("server: {listen: 127.0.0.1:0}")), 0o600))
 	code, _, stderr := r.command("run", "--config", bad)
 	assert.Equal(t, 1, code, "the other one ends")
 	assert.Contains(t, stderr, "missing cannot be used: it does not exist", "the other one ends")

@@ -23,8 +23,16 @@ var lostCheckpoints = map[string]struct {
 	checkpoint string
 	lose       func(t *testing.T, r *fixture)
 }{
-	"a bucket": {"checkpoint: {nats: {}}", func(t *testing.T, r *fixture) { require.NoError(t, r.js.DeleteKeyValue(t.Context(), bucket)) }},
-	"a file":   {"checkpoint: {file: {}}", func(t *testing.T, r *fixture) { require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "data"))) }},
+	"a bucket": {"checkpoint: {nats: {}}", func(t *testing.T,
+		r *fixture,
+	) {
+		require.NoError(t, r.js.DeleteKeyValue(t.Context(), bucket))
+	}},
+	"a file": {"checkpoint: {file: {}}", func(t *testing.T,
+		r *fixture,
+	) {
+		require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "data")))
+	}},
 }
 
 // What the log has is found in the log: nothing of it is published again, and objects that went meanwhile are deleted.
@@ -33,7 +41,8 @@ func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
 	for name, of := range lostCheckpoints {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "[]")
-			r.configureSink(`[{resource: cm, namespaces: [default]}, {resource: secrets, namespaceSelector: team=a}, {resource: "*.example.com"}]`,
+			r.configureSink(`[{resource: cm, namespaces: [default]}, {resource: secrets, namespaceSelector: team=a}, `+
+				`{resource: "*.example.com"}]`,
 				fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    %s", r.broker.url(), of.checkpoint))
 			c := r.custom()
 			c.define("gadgets", "v1")
@@ -41,7 +50,8 @@ func TestBridge_whose_checkpoint_is_lost_goes_on_from_the_log(t *testing.T) {
 			r.team("one", "a")
 			for _, name := range []string{"stays", "changes", "goes", "went"} {
 				r.configMap("default", name, nil)
-				_, err := r.kube.CoreV1().Secrets("one").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+				_, err := r.kube.CoreV1().Secrets("one").Create(t.Context(),
+					&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 				require.NoError(t, err)
 				c.make("gadgets", "v1", "gadget-"+name)
 			}
@@ -129,7 +139,8 @@ func TestBridge_ends_again_what_the_log_has_lost_the_end_of(t *testing.T) {
 					"%s has reason %s", e.id, e.reason)
 			}
 			mustBeUnique(t, log)
-			if _, out, _ := r.command("checkpoint", "list", "--config", r.config); strings.Contains(out, "gadgets") || strings.Contains(out, "configmaps") {
+			if _, out, _ := r.command("checkpoint", "list", "--config", r.config); strings.Contains(out, "gadgets") ||
+				strings.Contains(out, "configmaps") {
 				t.Errorf("the checkpoint has them still: %s", out)
 			}
 		})

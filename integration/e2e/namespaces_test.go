@@ -63,7 +63,8 @@ func TestNamespaceSelector_follows_labels(t *testing.T) {
 	r.configMap("one", "c", nil)
 	r.configMap("two", "d", nil)
 	b := r.runReady()
-	if code, out, said := r.command("resync", "--server", r.server); code != 0 || out != "pipeline test: configmaps: nothing to do, it selects nothing now\n" {
+	if code, out, said := r.command("resync", "--server", r.server); code != 0 ||
+		out != "pipeline test: configmaps: nothing to do, it selects nothing now\n" {
 		t.Errorf("resync of nothing ends with %d and says %q, %q", code, out, said)
 	}
 	r.team("one", "a")
@@ -100,7 +101,8 @@ func TestNamespaceSelector_follows_labels(t *testing.T) {
 // What a wildcard names comes and goes in the namespaces that are selected, and these do too.
 func TestNamespaceSelector_takes_all_that_a_wildcard_names(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, `[{resource: configmaps, namespaceSelector: team=a}, {resource: "*", namespaceSelector: team=a, exclude: [events, leases]}]`)
+	r := newRig(t,
+		`[{resource: configmaps, namespaceSelector: team=a}, {resource: "*", namespaceSelector: team=a, exclude: [events, leases]}]`)
 	c := r.custom()
 	r.namespace("one")
 	r.team("default", "a")
@@ -204,7 +206,10 @@ func survivesCrashes(r *fixture, kinds ...string) {
 		}
 		return n
 	}
-	r.await("what is selected, and nothing else", func(log []entry) bool { return alive(log, "one") >= objects && alive(log, "two") == 0 })
+	r.await("what is selected, and nothing else", func(log []entry) bool {
+		return alive(log, "one") >= objects &&
+			alive(log, "two") == 0
+	})
 	b.judge("test", true, kinds...) // the first list of a kind has only last states
 	r.bridge.stop()
 	log := r.entries()
@@ -219,7 +224,8 @@ func survivesCrashes(r *fixture, kinds ...string) {
 
 func TestNamespaceSelector_under_the_least_permissions(t *testing.T) {
 	t.Parallel()
-	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}), `[{resource: configmaps, namespaceSelector: team=a}, {resource: "*.apps", namespaceSelector: team=a}]`)
+	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}),
+		`[{resource: configmaps, namespaceSelector: team=a}, {resource: "*.apps", namespaceSelector: team=a}]`)
 	must.Get(r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}},
 	}, metav1.CreateOptions{}))(t)

@@ -47,7 +47,10 @@ func TestOperations_a_checkpoint_is_moved_and_an_old_one_repeats_nothing(t *test
 	r.configMap("default", "last", nil)
 	log := r.awaitStory("default/last", "added")
 	b.stop()
-	for key, want := range map[string]string{"default/stays": "added deleted", "default/changes": "added updated updated", "default/comes": "added", "default/goes": "added updated deleted"} {
+	for key, want := range map[string]string{
+		"default/stays": "added deleted", "default/changes": "added updated updated",
+		"default/comes": "added", "default/goes": "added updated deleted",
+	} {
 		assert.Equal(t, want, story(log, key), "%s: the log", key)
 	}
 	mustBeUnique(t, log)
@@ -65,7 +68,8 @@ func TestOperations_a_password_is_rotated(t *testing.T) {
 	})
 	file := filepath.Join(r.dir, "password")
 	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
-	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", guarded.URL(), file))
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`,
+		fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", guarded.URL(), file))
 	b := r.runReady()
 	require.NoError(t, os.WriteFile(file, []byte("new"), 0o600))
 	password = "new"
@@ -93,13 +97,17 @@ func TestBridge_goes_on_without_an_object_whose_subject_is_forbidden(t *testing.
 	forbidden := []string{"k8s.*.core.configmaps.default.forbidden"}
 	guarded := rig.NATSForTest(t, func(o *server.Options) {
 		o.Users = []*server.User{
-			{Username: "bridge", Password: "pw", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: forbidden}}},
+			{
+				Username: "bridge", Password: "pw",
+				Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: forbidden}},
+			},
 			{Username: "reader", Password: "pw"},
 		}
 	})
 	file := filepath.Join(r.dir, "password")
 	require.NoError(t, os.WriteFile(file, []byte("pw"), 0o600))
-	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", guarded.URL(), file))
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`,
+		fmt.Sprintf("sink: {nats: {servers: [%q], user: bridge, passwordFile: %q}}", guarded.URL(), file))
 	r.configMap("default", "forbidden", nil)
 	b := r.runReady()
 	r.js = guarded.Connect(t, nats.UserInfo("reader", "pw"))

@@ -26,7 +26,8 @@ func (r *fixture) print(format string) (file string) {
 	kubeconfig := must.Get(r.api.Kubeconfig(r.dir))(r.t)
 	out := must.Get(os.CreateTemp(r.dir, "printed-*"))(r.t)
 	defer func() { _ = out.Close() }()
-	r.start(out, "run", "configmaps", "-n", "default", "-o", format, "--kubeconfig", kubeconfig, "--data-dir", filepath.Join(r.dir, "data"), "--listen", r.server)
+	r.start(out, "run", "configmaps", "-n", "default", "-o", format, "--kubeconfig", kubeconfig, "--data-dir",
+		filepath.Join(r.dir, "data"), "--listen", r.server)
 	return out.Name()
 }
 
@@ -61,7 +62,8 @@ func TestRun_ends_cleanly_if_nobody_reads_its_output_any_more(t *testing.T) {
 	kubeconfig := must.Get(r.api.Kubeconfig(r.dir))(t)
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)
-	r.start(writer, "run", "configmaps", "-n", "default", "-o", "json", "--kubeconfig", kubeconfig, "--data-dir", filepath.Join(r.dir, "data"))
+	r.start(writer, "run", "configmaps", "-n", "default", "-o", "json", "--kubeconfig", kubeconfig, "--data-dir",
+		filepath.Join(r.dir, "data"))
 	require.NoError(t, writer.Close())
 	must.Get(bufio.NewReader(reader).ReadString('\n'))(t)
 	require.NoError(t, reader.Close())
@@ -112,21 +114,26 @@ func TestRun_prints_events_for_a_person_and_goes_on_where_it_was(t *testing.T) {
 	lines = r.awaitLine(file, "default/second")
 	r.bridge.stop()
 	var event struct{ Specversion, Type, Subject string }
-	if err := json.Unmarshal([]byte(lines[0]), &event); err != nil || len(lines) != 1 || event.Specversion != "1.0" || event.Type != "io.kube-eventbridge.resource.added.v1" {
+	if err := json.Unmarshal([]byte(lines[0]), &event); err != nil || len(lines) != 1 || event.Specversion != "1.0" ||
+		event.Type != "io.kube-eventbridge.resource.added.v1" {
 		t.Errorf("the lines are %q, %v", lines, err)
 	}
 }
 
 func TestAsyncAPI_looks_names_up_in_the_cluster(t *testing.T) {
 	t.Parallel()
-	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{}), `[{resource: deploy}, {resource: cm, namespaces: [shop]}]`)
+	r := rigOn(t, controlplane.ForTest(t, controlplane.Config{}),
+		`[{resource: deploy}, {resource: cm, namespaces: [shop]}]`)
 	code, _, said := r.command("asyncapi", "--config", r.config)
 	assert.Equal(t, 2, code, "without a cluster it ends")
 	assert.Contains(t, said, "--kubeconfig", "without a cluster it ends")
 	code, out, said := r.command("asyncapi", "--config", r.config, "--kubeconfig", filepath.Join(r.dir, "kubeconfig"))
 	require.Equal(t, 0, code, "it ends")
 	require.Empty(t, said, "it ends")
-	for _, want := range []string{"k8s.e2e.apps.deployments.{namespace}.{name}", "const: /clusters/e2e/apis/apps/v1/deployments\n", "const: /clusters/e2e/api/v1/configmaps\n"} {
+	for _, want := range []string{
+		"k8s.e2e.apps.deployments.{namespace}.{name}",
+		"const: /clusters/e2e/apis/apps/v1/deployments\n", "const: /clusters/e2e/api/v1/configmaps\n",
+	} {
 		assert.Contains(t, out, want)
 	}
 }
@@ -136,7 +143,8 @@ func knative(t *testing.T, api *controlplane.ControlPlane) {
 	const ns = "knative"
 	resources := fmt.Sprintf("[{resource: configmaps, namespaces: [%s]}]", ns)
 	r := rigOn(t, api, resources)
-	r.configureSink(resources, fmt.Sprintf("encoding: {profile: knative}\n    sink: {nats: {servers: [%q]}}", r.broker.url()))
+	r.configureSink(resources, fmt.Sprintf("encoding: {profile: knative}\n    sink: {nats: {servers: [%q]}}",
+		r.broker.url()))
 	r.namespace(ns)
 	r.run()
 	r.awaitOp("snapshot-completed", 1)
@@ -156,8 +164,10 @@ func knative(t *testing.T, api *controlplane.ControlPlane) {
 			continue
 		}
 		const subject = "/apis/v1/namespaces/" + ns + "/configmaps/a"
-		if !strings.HasPrefix(typ, "dev.knative.apiserver.resource.") || src != host || e.header.Get("ce-subject") != subject {
-			t.Errorf("%s has type %s, source %s and subject %s, want %s and %s", e.key, typ, src, e.header.Get("ce-subject"), host, subject)
+		if !strings.HasPrefix(typ, "dev.knative.apiserver.resource.") || src != host ||
+			e.header.Get("ce-subject") != subject {
+			t.Errorf("%s has type %s, source %s and subject %s, want %s and %s", e.key, typ, src, e.header.Get("ce-subject"),
+				host, subject)
 		}
 	}
 }

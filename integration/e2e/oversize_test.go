@@ -69,8 +69,10 @@ func TestBridge_keeps_what_is_too_large_in_the_object_store_of_NATS(t *testing.T
 		var object corev1.ConfigMap
 		require.NoError(t, json.Unmarshal(whole, &object))
 		held := len(object.BinaryData["x"]) + len(object.Data["x"])
-		if strconv.Itoa(len(whole)) != size || object.ResourceVersion != e.rv || string(object.UID) != e.uid || held < 500_000 || len(object.ManagedFields) > 0 {
-			t.Errorf("%s of %s: of %s bytes %d are kept, version %s, %d of them what it holds", e.op, e.key, size, len(whole), object.ResourceVersion, held)
+		if strconv.Itoa(len(whole)) != size || object.ResourceVersion != e.rv || string(object.UID) != e.uid ||
+			held < 500_000 || len(object.ManagedFields) > 0 {
+			t.Errorf("%s of %s: of %s bytes %d are kept, version %s, %d of them what it holds", e.op, e.key, size, len(whole),
+				object.ResourceVersion, held)
 		}
 	}
 	objects := must.Get(store.List(t.Context()))(t)
@@ -92,7 +94,8 @@ func TestBridge_keeps_a_custom_resource_that_is_too_large_in_Knatives_profile(t 
 	r.poll("the snapshot", func() (bool, string) { return len(r.messages()) >= 2, "" })
 	text := strings.Repeat("0123456789", 140_000)
 	_, err := c.of("widgets", "v1").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}, "spec": map[string]any{"text": text},
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"},
+		"spec": map[string]any{"text": text},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	var event struct {

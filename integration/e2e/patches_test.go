@@ -169,7 +169,8 @@ func (r *fixture) deployment(ns, name string) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image:1"}}},
 	}
 	_, err := r.kube.AppsV1().Deployments(ns).Create(r.t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 	}, metav1.CreateOptions{})
 	require.NoError(r.t, err)
 }
@@ -177,7 +178,10 @@ func (r *fixture) deployment(ns, name string) {
 func (r *fixture) service(ns, name string) {
 	r.t.Helper()
 	_, err := r.kube.CoreV1().Services(ns).Create(r.t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "p", Port: 80}}},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{
+			Name: "p",
+			Port: 80,
+		}}},
 	}, metav1.CreateOptions{})
 	require.NoError(r.t, err)
 }
@@ -193,17 +197,21 @@ func (r *fixture) change(random *rand.Rand, name string) {
 		value = "null"
 	}
 	key := []string{"a", "b/c", "d.e_f", "x~y"}[random.IntN(4)]
-	labels := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/n":"%d","example.com/%s":%s}}`, n, []string{"a", "b", "c"}[random.IntN(3)], value)
+	labels := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/n":"%d","example.com/%s":%s}}`, n,
+		[]string{"a", "b", "c"}[random.IntN(3)], value)
 	_, err := r.kube.CoreV1().ConfigMaps(ns).Patch(ctx, name, types.MergePatchType,
-		fmt.Appendf(nil, `%s,"data":{"n":"%d",%q:%s}}`, labels, n, strings.NewReplacer("/", "_", "~", "-").Replace(key), value), options)
+		fmt.Appendf(nil, `%s,"data":{"n":"%d",%q:%s}}`, labels, n, strings.NewReplacer("/", "_", "~", "-").Replace(key),
+			value), options)
 	require.NoError(r.t, err)
 	var containers []string
 	for i := range random.IntN(3) {
-		containers = append(containers, fmt.Sprintf(`{"name":"c%d","image":"image:%d","env":[{"name":"N%d","value":"%d"}]}`, i, n, random.IntN(2), n))
+		containers = append(containers, fmt.Sprintf(`{"name":"c%d","image":"image:%d","env":[{"name":"N%d","value":"%d"}]}`,
+			i, n, random.IntN(2), n))
 	}
 	containers = append(containers, fmt.Sprintf(`{"name":"main","image":"image:%d"}`, random.IntN(3)))
 	_, err = r.kube.AppsV1().Deployments(ns).Patch(ctx, name, types.MergePatchType,
-		fmt.Appendf(nil, `%s,"spec":{"replicas":%d,"template":{"spec":{"containers":[%s]}}}}`, labels, random.IntN(5), strings.Join(containers, ",")), options)
+		fmt.Appendf(nil, `%s,"spec":{"replicas":%d,"template":{"spec":{"containers":[%s]}}}}`, labels, random.IntN(5),
+			strings.Join(containers, ",")), options)
 	require.NoError(r.t, err)
 	_, err = r.kube.CoreV1().Services(ns).Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `%s}`, labels), options)
 	require.NoError(r.t, err)
@@ -245,7 +253,8 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 	r.awaitOp("snapshot-completed", 1)
 	r.deployment(ns, "web")
 	write := func(patch string) string {
-		d, err := r.kube.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		d, err := r.kube.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{})
 		require.NoError(t, err)
 		return d.ResourceVersion
 	}
@@ -263,7 +272,8 @@ func oldStates(t *testing.T, api *controlplane.ControlPlane) {
 	last := write(`{"spec":{"replicas":5}}`)
 	r.awaitStory(ns+"/web", "added updated updated")
 	noise(5)
-	require.NoError(t, r.kube.AppsV1().Deployments(ns).Delete(context.WithoutCancel(t.Context()), "web", metav1.DeleteOptions{}))
+	require.NoError(t, r.kube.AppsV1().Deployments(ns).Delete(context.WithoutCancel(t.Context()), "web",
+		metav1.DeleteOptions{}))
 	log := r.awaitStory(ns+"/web", "added updated updated deleted")
 	assert.Equal(t, "added updated updated deleted", story(log, ns+"/web"), "the log")
 	judged := 0

@@ -52,7 +52,8 @@ type roles struct {
 // rolesFor runs rbac for the rig's configuration.
 func (r *fixture) rolesFor(name, account string) *roles {
 	r.t.Helper()
-	code, out, said := r.command("rbac", "--config", r.config, "--name", name, "--service-account", account, "--service-account-namespace", "default")
+	code, out, said := r.command("rbac", "--config", r.config, "--name", name, "--service-account", account,
+		"--service-account-namespace", "default")
 	require.Equal(r.t, 0, code, "rbac ended")
 	require.Empty(r.t, said, "rbac ended")
 	var all roles
@@ -137,7 +138,8 @@ func (r *fixture) awaitAllowed(who rbacv1.Subject, namespace string, rule rbacv1
 // runAs starts a bridge that knows nothing yet as a service account.
 func (r *fixture) runAs(account string) *bridge {
 	r.t.Helper()
-	user := r.api.User("system:serviceaccount:default:"+account, "system:serviceaccounts", "system:serviceaccounts:default")
+	user := r.api.User("system:serviceaccount:default:"+account, "system:serviceaccounts",
+		"system:serviceaccounts:default")
 	must.Get(controlplane.WriteKubeconfig(user, filepath.Join(r.dir, "kubeconfig")))(r.t)
 	require.NoError(r.t, os.RemoveAll(filepath.Join(r.dir, "data")))
 	return r.run()
@@ -147,7 +149,8 @@ func (r *fixture) runAs(account string) *bridge {
 func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
 	t.Parallel()
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{RBAC: true}))
-	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{})
+	_, err := r.kube.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	r.configureSink(`
     - {resource: secrets}
@@ -164,13 +167,15 @@ func TestRBAC_allows_a_bridge_what_it_needs_and_nothing_else(t *testing.T) {
 	for _, namespace := range []string{"default", "shop"} {
 		r.configMap(namespace, "new", nil)
 	}
-	_, err = r.kube.CoreV1().Secrets("kube-system").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
+	_, err = r.kube.CoreV1().Secrets("kube-system").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	r.poll("the events", func() (bool, string) {
 		_, metrics := r.status("/metrics")
 		n := 0
 		for _, stream := range []string{"configmaps.v1/default", "configmaps.v1/shop", "secrets.v1"} {
-			if strings.Contains(metrics, fmt.Sprintf(`events_published_total{op="added",pipeline="test",reason="watch",stream=%q} 1`, stream)) {
+			if strings.Contains(metrics,
+				fmt.Sprintf(`events_published_total{op="added",pipeline="test",reason="watch",stream=%q} 1`, stream)) {
 				n++
 			}
 		}
@@ -218,7 +223,8 @@ func TestRBAC_knows_the_resources_that_an_API_server_has_by_itself(t *testing.T)
 				}
 				known, found := builtin.Find(plural, group, in)
 				got, err := discovery.Resolve(name)
-				if !found || err != nil || got.Resource != plural || got.Group != known.Group || got.Namespaced != known.Namespaced || in && got.Group != group {
+				if !found || err != nil || got.Resource != plural || got.Group != known.Group ||
+					got.Namespaced != known.Namespaced || in && got.Group != group {
 					t.Errorf("%s: the API server has %+v, %v; expected %+v", name, got, err, known)
 				}
 				n++
@@ -255,7 +261,8 @@ func TestRBAC_looks_names_up_in_a_cluster(t *testing.T) {
 		assert.True(t, code == 2 && strings.Contains(said, want), "%s: got %d, %s", args, code, said)
 	}
 	require.NoError(t, api.StopAPIServer(context.WithoutCancel(t.Context())))
-	if code, _, said := r.command("rbac", "po", "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(said, "connection refused") {
+	if code, _, said := r.command("rbac", "po", "--kubeconfig", kubeconfig); code != 1 ||
+		!strings.Contains(said, "connection refused") {
 		t.Errorf("without an API server: got %d, %s", code, said)
 	}
 }

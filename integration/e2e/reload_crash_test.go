@@ -67,7 +67,8 @@ func TestReload_in_the_midst_of_a_takeover_loses_repeats_and_misorders_nothing(t
 		}
 		former := leads
 		fresh := r.replica()
-		r.eventually("the signal to be its own", func() bool { return strings.Contains(fresh.stderr(), `"msg":"starting"`) }) // it would end it
+		// It would end it.
+		r.eventually("the signal to be its own", func() bool { return strings.Contains(fresh.stderr(), `"msg":"starting"`) })
 		all = append(all, fresh)
 		leads = leader(t, all, nil)
 		r.eventually("the former leader's end", func() bool { return !former.Running() })

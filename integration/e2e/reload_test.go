@@ -67,7 +67,11 @@ func newReloaded(t *testing.T) *reloaded {
 	kubeconfig := must.Get(r.api.Kubeconfig(r.dir))(t)
 	m := &mount{dir: t.TempDir()}
 	r.config = m.file()
-	return &reloaded{r, m, fmt.Sprintf("cluster: e2e\nkubernetes: {kubeconfig: %q}\ndataDir: %q\nserver: {listen: %s}\npipelines:\n", kubeconfig, filepath.Join(r.dir, "data"), r.server)}
+	return &reloaded{
+		r, m,
+		fmt.Sprintf("cluster: e2e\nkubernetes: {kubeconfig: %q}\ndataDir: %q\nserver: {listen: %s}\npipelines:\n", kubeconfig,
+			filepath.Join(r.dir, "data"), r.server),
+	}
 }
 
 // pipeline is one of a file, with a stream of its own at the broker unless that is the usual one.
@@ -76,7 +80,8 @@ func (r *reloaded) pipeline(name, stream, resources string) string {
 	if stream != "KUBERNETES" {
 		subject = strings.ToLower(stream) + ".{group}.{resource}.{namespace}.{name}"
 	}
-	return fmt.Sprintf("  - name: %s\n    resources: %s\n    sink: {nats: {servers: [%q], stream: %s, subject: %q}}\n", name, resources, r.broker.url(), stream, subject)
+	return fmt.Sprintf("  - name: %s\n    resources: %s\n    sink: {nats: {servers: [%q], stream: %s, subject: %q}}\n",
+		name, resources, r.broker.url(), stream, subject)
 }
 
 // load rewrites the file, and waits until the bridge goes by it, or has refused it.
@@ -105,7 +110,8 @@ func (r *reloaded) watched() (n int) {
 	r.t.Helper()
 	raw := must.Get(r.kube.RESTClient().Get().AbsPath("/metrics").DoRaw(r.t.Context()))(r.t)
 	for line := range strings.Lines(string(raw)) {
-		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="configmaps"`) && strings.Contains(line, `verb="WATCH"`) {
+		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="configmaps"`) &&
+			strings.Contains(line, `verb="WATCH"`) {
 			var count int
 			must.Get(fmt.Sscan(line[strings.LastIndex(line, " "):], &count))(r.t)
 			n += count
@@ -133,7 +139,8 @@ func (r *fixture) keepBusy() *busy {
 	const ns = "busy"
 	r.namespace(ns)
 	v1 := corev1.SchemeGroupVersion
-	b := &busy{fixture: r, truth: rig.Record(r.t, r.api, r.cluster, v1.WithResource("configmaps"), v1.WithResource("secrets"))}
+	b := &busy{fixture: r, truth: rig.Record(r.t, r.api, r.cluster, v1.WithResource("configmaps"),
+		v1.WithResource("secrets"))}
 	ctx, stop := context.WithCancel(r.t.Context())
 	b.stop = stop
 	b.changes, ctx = errgroup.WithContext(ctx)
@@ -143,7 +150,8 @@ func (r *fixture) keepBusy() *busy {
 	})
 	configMaps, secrets := r.kube.CoreV1().ConfigMaps(ns), r.kube.CoreV1().Secrets(ns)
 	b.keep(ctx, func(name string) error {
-		_, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c" + name}}, metav1.CreateOptions{})
+		_, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c" + name}},
+			metav1.CreateOptions{})
 		return err
 	}, func(name string, i int) error {
 		patch := fmt.Appendf(nil, `{"data":{"round":"%d"}}`, i)
@@ -222,7 +230,8 @@ func (b *busy) judge(pipeline string, mayHide bool, kinds ...string) {
 	if b.others {
 		messages = slices.DeleteFunc(slices.Clone(messages), func(m rig.Message) bool {
 			e := entryOf(&m)
-			return !bytes.Contains(m.Data, []byte(`"namespace":"busy"`)) || !slices.ContainsFunc(streams, func(s oracle.Stream) bool { return s.Source() == e.attribute("source") })
+			return !bytes.Contains(m.Data, []byte(`"namespace":"busy"`)) ||
+				!slices.ContainsFunc(streams, func(s oracle.Stream) bool { return s.Source() == e.attribute("source") })
 		})
 	}
 	report := b.truth.Judge(messages, o, streams...)
@@ -232,7 +241,8 @@ func (b *busy) judge(pipeline string, mayHide bool, kinds ...string) {
 func TestReload_leaves_alone_what_does_not_change(t *testing.T) {
 	t.Parallel()
 	r := newReloaded(t)
-	const both, one = "[{resource: configmaps, namespaces: [busy]}, {resource: secrets, namespaces: [busy]}]", "[{resource: configmaps, namespaces: [busy]}]"
+	const both, one = "[{resource: configmaps, namespaces: [busy]}, {resource: secrets, namespaces: [busy]}]",
+		"[{resource: configmaps, namespaces: [busy]}]"
 	file := r.head + r.pipeline("a", "KUBERNETES", one)
 	r.mount.write(t, file)
 	r.runReady()
@@ -241,12 +251,17 @@ func TestReload_leaves_alone_what_does_not_change(t *testing.T) {
 
 	r.load("applied", r.head+r.pipeline("a", "KUBERNETES", both)) // a resource more
 	r.awaitStatus(200, "ok")
-	r.load("applied", r.head+r.pipeline("a", "KUBERNETES", both)+r.pipeline("b", "B", "[{resource: namespaces}]")) // a pipeline more
+	// A pipeline more.
+	r.load("applied", r.head+r.pipeline("a", "KUBERNETES", both)+r.pipeline("b", "B", "[{resource: namespaces}]"))
 	r.awaitStatus(200, "ok")
-	r.poll("the namespaces of the other pipeline", func() (bool, string) { return r.seen("B", "namespaces") > 0, "there are none" })
+	r.poll("the namespaces of the other pipeline", func() (bool, string) {
+		return r.seen("B", "namespaces") > 0,
+			"there are none"
+	})
 	r.poll("another Secret", func() (bool, string) { return r.seen("KUBERNETES", "secrets") > 30, "there is none" })
 
-	r.load("applied", r.head+r.pipeline("a", "KUBERNETES", one)+r.pipeline("b", "B", "[{resource: namespaces}]")) // a resource less
+	// A resource less.
+	r.load("applied", r.head+r.pipeline("a", "KUBERNETES", one)+r.pipeline("b", "B", "[{resource: namespaces}]"))
 	r.poll("the ends of the Secrets", func() (bool, string) {
 		return strings.Contains(r.bridge.stderr(), "stream has ended"), "they are not there"
 	})
@@ -282,7 +297,8 @@ func (r *reloaded) seen(name, resource string) (n int) {
 	}
 	info := must.Get(stream.Info(r.t.Context(), jetstream.WithSubjectFilter(">")))(r.t)
 	for subject, count := range info.State.Subjects {
-		if strings.Contains(subject, ".core."+resource+".") && !strings.HasSuffix(subject, "._snapshot") && !strings.HasSuffix(subject, "._gap") {
+		if strings.Contains(subject, ".core."+resource+".") && !strings.HasSuffix(subject, "._snapshot") &&
+			!strings.HasSuffix(subject, "._gap") {
 			n += int(count)
 		}
 	}
@@ -298,11 +314,21 @@ func TestReload_changes_nothing_where_the_file_is_wrong_and_says_why(t *testing.
 	b := r.keepBusy()
 	for _, c := range []struct{ text, want string }{
 		{strings.Replace(good, "resources:", "resource:", 1), "bridge.yaml:7:5: pipelines[0].resource: is not a key here"},
-		{strings.Replace(good, "cluster: e2e", "cluster: other", 1), "bridge.yaml:1:10: cluster: cannot change while the process runs; restart the process"},
+		{
+			strings.Replace(good, "cluster: e2e", "cluster: other", 1),
+			"bridge.yaml:1:10: cluster: cannot change while the process runs; restart the process",
+		},
 		{strings.Replace(good, "server: {listen: ", "server: {listen: \":1\"} # ", 1), "server.listen: cannot change"},
 		{strings.Replace(good, "pipelines:", "leaderElection: {}\npipelines:", 1), "leaderElection"},
-		{strings.Replace(good, "configmaps", "nodes", 1), "bridge.yaml:7:35: pipelines[0].resources[0].namespaces: resource nodes is cluster-scoped"},
-		{strings.Replace(good, "[{resource: configmaps, namespaces: [busy]}]", "[{resource: networkpolicies}, {resource: networkpolicy}]", 1), "resources[1].resource: networkpolicy and networkpolicies before it are one resource"},
+		{
+			strings.Replace(good, "configmaps", "nodes", 1),
+			"bridge.yaml:7:35: pipelines[0].resources[0].namespaces: resource nodes is cluster-scoped",
+		},
+		{
+			strings.Replace(good, "[{resource: configmaps, namespaces: [busy]}]",
+				"[{resource: networkpolicies}, {resource: networkpolicy}]", 1),
+			"resources[1].resource: networkpolicy and networkpolicies before it are one resource",
+		},
 		{strings.Replace(good, "nats: {", "nats: {tokenFile: nothing, ", 1), "nothing: no such file or directory"},
 		{good[:len(good)/2], "bridge.yaml:"},
 	} {
@@ -314,7 +340,10 @@ func TestReload_changes_nothing_where_the_file_is_wrong_and_says_why(t *testing.
 			return strings.Contains(said, strings.ReplaceAll(c.want, `"`, `\"`)), said
 		})
 		r.awaitMetric("config_last_reload_successful 0")
-		r.poll("ConfigMaps that change", func() (bool, string) { return r.seen("KUBERNETES", "configmaps") > before+5, "there are not enough" })
+		r.poll("ConfigMaps that change", func() (bool, string) {
+			return r.seen("KUBERNETES", "configmaps") > before+5,
+				"there are not enough"
+		})
 	}
 	assert.Equal(t, 0, r.count("applied"), "applied")
 	r.load("unchanged", good)
@@ -333,7 +362,8 @@ func TestReload_moves_a_pipeline_to_another_sink(t *testing.T) {
 	t.Parallel()
 	r := newReloaded(t)
 	of := func(stream string) string {
-		return r.head + r.pipeline("a", "KUBERNETES", "[{resource: configmaps, namespaces: [busy]}]") + r.pipeline("b", stream, "[{resource: secrets, namespaces: [busy]}]")
+		return r.head + r.pipeline("a", "KUBERNETES", "[{resource: configmaps, namespaces: [busy]}]") +
+			r.pipeline("b", stream, "[{resource: secrets, namespaces: [busy]}]")
 	}
 	r.mount.write(t, of("B"))
 	r.runReady()
@@ -344,7 +374,10 @@ func TestReload_moves_a_pipeline_to_another_sink(t *testing.T) {
 	r.awaitStatus(200, "ok")
 	now := r.watched()
 	assert.Equal(t, watches, now, "the API server has ended %d watches of ConfigMaps more", now)
-	r.poll("Secrets in the other stream", func() (bool, string) { return r.seen("C", "secrets") > 20, "there are not enough" })
+	r.poll("Secrets in the other stream", func() (bool, string) {
+		return r.seen("C", "secrets") > 20,
+			"there are not enough"
+	})
 	b.judge("a", false, "configmaps")
 	r.bridge.stop()
 }

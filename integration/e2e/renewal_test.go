@@ -88,14 +88,19 @@ func TestBridge_uses_a_token_that_was_renewed(t *testing.T) {
 	api := controlplane.ForTest(t, controlplane.Config{})
 	r := rigOn(t, api, `[{resource: configmaps, namespaces: [default]}]`)
 	core := r.kube.CoreV1()
-	must.Get(core.ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bridge"}}, metav1.CreateOptions{}))(t)
+	must.Get(core.ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bridge"}}, metav1.CreateOptions{}))(t)
 	must.Get(r.kube.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "bridge"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		ObjectMeta: metav1.ObjectMeta{Name: "bridge"}, RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName,
+			Kind:     "ClusterRole", Name: "cluster-admin",
+		},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "bridge"}},
 	}, metav1.CreateOptions{}))(t)
 	// A token is valid as long as the Secret that it is bound to exists.
 	write := func(name string) (file string) {
-		secret := must.Get(core.Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
+		secret := must.Get(core.Secrets("default").Create(t.Context(),
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
 		token := must.Get(core.ServiceAccounts("default").CreateToken(t.Context(), "bridge", &authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
 				Kind: "Secret", APIVersion: "v1", Name: name, UID: secret.UID,
@@ -131,7 +136,10 @@ func TestBridge_trusts_an_authority_that_was_renewed(t *testing.T) {
 	var serving atomic.Pointer[tls.Config]
 	server := httptest.NewUnstartedServer(proxy)
 	server.Config.ErrorLog = nil
-	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return serving.Load(), nil }}
+	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return serving.Load(),
+			nil
+	}}
 	renew := func(name string) (file string) {
 		authority := must.Get(testcert.New(name))(t)
 		cert, key := must.Get2(authority.Server())(t)

@@ -82,7 +82,10 @@ func reselect(t *testing.T, r *fixture) {
 		if round%2 == 1 {
 			bridge.kill()
 			bridge = r.run()
-			r.eventually("the signal to be its own", func() bool { return strings.Contains(bridge.stderr(), `"msg":"starting"`) })
+			r.eventually("the signal to be its own", func() bool {
+				return strings.Contains(bridge.stderr(),
+					`"msg":"starting"`)
+			})
 			if round%4 == 1 {
 				r.awaitStatus(200, "")
 			}

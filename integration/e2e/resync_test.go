@@ -105,7 +105,8 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 	for running := true; running; {
 		name := fmt.Sprintf("o%04d", random.IntN(400))
 		changed["resyncs/"+name] = true
-		versions["resyncs/"+name] = r.patch("resyncs", name, fmt.Sprintf(`{"data":{"x":"%d"}}`, random.IntN(1e9))).ResourceVersion
+		versions["resyncs/"+name] = r.patch("resyncs", name,
+			fmt.Sprintf(`{"data":{"x":"%d"}}`, random.IntN(1e9))).ResourceVersion
 		select {
 		case <-ended:
 			running = false
@@ -130,7 +131,8 @@ func resyncs(t *testing.T, api *controlplane.ControlPlane) {
 	r.awaitMetric(`resyncs_total{pipeline="test",stream="configmaps.v1/resyncs"} 1`)
 	var answer struct{ Streams []struct{ State string } }
 	code, out, said = r.command("resync", "--server", r.server, "--no-wait", "-o", "json", "secrets")
-	if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil || len(answer.Streams) != 1 || answer.Streams[0].State == "refused" {
+	if err := json.Unmarshal([]byte(out), &answer); code != 0 || err != nil || len(answer.Streams) != 1 ||
+		answer.Streams[0].State == "refused" {
 		t.Errorf("without waiting it ends with %d: %s%s (%v)", code, out, said, err)
 	}
 }

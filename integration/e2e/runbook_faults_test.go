@@ -25,7 +25,9 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	r := newRig(t, "[]")
 	elsewhere := &broker{t, rig.NATSForTest(t, nil)}
-	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {servers: [%q]}}", r.broker.url(), elsewhere.url()))
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`,
+		fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {servers: [%q]}}", r.broker.url(),
+			elsewhere.url()))
 	e := newEyes(r, map[string]string{"checkpointAgeSeconds": "5", "retriesPerSecond": "0"})
 	r.run()
 	e.ready(2)
@@ -87,7 +89,8 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 	e.during(func() {
 		replaced(t, r.config, r.config, "pipelines:\n", fmt.Sprintf("pipelines:\n  - name: other\n"+
 			"    resources: [{resource: secrets, namespaces: [default]}]\n"+
-			"    sink: {nats: {servers: [%q], stream: QUEUE, subject: \"queue.{resource}.{namespace}.{name}\"}}\n", r.broker.url()))
+			"    sink: {nats: {servers: [%q], stream: QUEUE, subject: \"queue.{resource}.{namespace}.{name}\"}}\n",
+			r.broker.url()))
 		e.told("pipeline_ended", func(v float64) bool { return v == 1 })
 		e.hold(5)
 		r.configMap("default", "goes-on", nil)
@@ -104,7 +107,8 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	r := newRig(t, "[]")
-	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`,
+		fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    checkpoint: {nats: {}}", r.broker.url()))
 	r.elect()
 	all := r.replicas(2)
 	e := newEyes(r, nil)
@@ -125,7 +129,8 @@ func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 		e.ready(1)
 	}, "KubeEventbridgeNobodyLeads")
 
-	replaced(t, r.config, r.config, "cluster: e2e", "cluster: other", "leaderElection: {", "leaderElection: {resourceName: another, ", "checkpoint: {nats: {}}", "checkpoint: {nats: {bucket: other}}")
+	replaced(t, r.config, r.config, "cluster: e2e", "cluster: other", "leaderElection: {",
+		"leaderElection: {resourceName: another, ", "checkpoint: {nats: {}}", "checkpoint: {nats: {bucket: other}}")
 	e.during(func() {
 		r.server = configured
 		stray := r.replica()
@@ -153,7 +158,8 @@ func (e *eyes) most(name string) (most float64) {
 func TestRunbook_alerts_fire_on_history_that_is_lost_or_another(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	r := newRig(t, "[]")
-	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`, fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    audit: {interval: 1m}", r.broker.url()))
+	r.configureSink(`[{resource: configmaps, namespaces: [default]}]`,
+		fmt.Sprintf("sink: {nats: {servers: [%q]}}\n    audit: {interval: 1m}", r.broker.url()))
 	e := newEyes(r, nil)
 	for _, name := range []string{"stays", "changes", "goes"} {
 		r.configMap("default", name, nil)

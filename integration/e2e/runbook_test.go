@@ -109,7 +109,8 @@ func (e *eyes) ask(instance, server string) []sighting {
 			for _, l := range m.GetLabel() {
 				of.Set(l.GetName(), l.GetValue())
 			}
-			all = append(all, sighting{of.Labels(), m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()})
+			all = append(all, sighting{of.Labels(), m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				m.GetUntyped().GetValue()})
 		}
 	}
 	return all
@@ -187,7 +188,8 @@ func TestRunbook_alerts_fire_on_the_fault_and_end_by_the_remedy(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	r := newRig(t, watched)
 	replaced(t, r.config, r.config, "dataDir:", "buffer: {maxBytes: 1Mi}\ndataDir:")
-	e := newEyes(r, map[string]string{"behindSeconds": "1", "watchRestarts": "0"}) // what takes minutes elsewhere takes moments here
+	// What takes minutes elsewhere takes moments here.
+	e := newEyes(r, map[string]string{"behindSeconds": "1", "watchRestarts": "0"})
 	e.during(func() { e.hold(25) }, func() {
 		r.run()
 		e.ready(30)
@@ -260,7 +262,8 @@ func (e *eyes) touch() {
 	e.t.Helper()
 	patch := fmt.Appendf(nil, `{"data":{"a":%q}}`, time.Now())
 	name := fmt.Sprintf("large-%d-0", e.step)
-	_, err := e.kube.CoreV1().ConfigMaps("default").Patch(e.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := e.kube.CoreV1().ConfigMaps("default").Patch(e.t.Context(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	require.NoError(e.t, err)
 }
 
@@ -278,7 +281,10 @@ func (e *eyes) foreign() (known []bool) {
 func (e *eyes) fill(n, bytes int) {
 	e.t.Helper()
 	for i := range n {
-		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d-%d", e.step, i)}, Data: map[string]string{"a": strings.Repeat("a", bytes)}}
+		m := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("large-%d-%d", e.step, i)},
+			Data:       map[string]string{"a": strings.Repeat("a", bytes)},
+		}
 		must.Get(e.kube.CoreV1().ConfigMaps("default").Create(e.t.Context(), m, metav1.CreateOptions{}))(e.t)
 	}
 }

@@ -25,7 +25,10 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var crds = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions",
+}
 
 // custom makes and removes custom resources and what defines them.
 type custom struct {
@@ -44,10 +47,14 @@ func (c custom) define(plural string, versions ...string) {
 	c.t.Helper()
 	kind := strings.ToUpper(plural[:1]) + plural[1:len(plural)-1]
 	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + ".example.com"},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + ".example.com"},
 		"spec": map[string]any{
 			"group": "example.com", "scope": "Namespaced",
-			"names":    map[string]any{"plural": plural, "singular": strings.ToLower(kind), "kind": kind, "listKind": kind + "List", "shortNames": []any{plural[:3]}},
+			"names": map[string]any{
+				"plural": plural, "singular": strings.ToLower(kind), "kind": kind,
+				"listKind": kind + "List", "shortNames": []any{plural[:3]},
+			},
 			"versions": versionList(versions, nil),
 		},
 	}}
@@ -63,7 +70,10 @@ func versionList(versions, gone []string) []any {
 	for i, v := range versions {
 		all = append(all, map[string]any{
 			"name": v, "served": !slices.Contains(gone, v), "storage": i == len(versions)-1,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{
+				"type":                                 "object",
+				"x-kubernetes-preserve-unknown-fields": true,
+			}},
 		})
 	}
 	return all
@@ -87,7 +97,10 @@ func (c custom) undefine(plural string) {
 }
 
 func (c custom) of(plural, version string) dynamic.ResourceInterface {
-	return c.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: plural}).Namespace("default")
+	return c.Resource(schema.GroupVersionResource{
+		Group: "example.com", Version: version,
+		Resource: plural,
+	}).Namespace("default")
 }
 
 // make makes an object, once its resource is served.
@@ -95,7 +108,8 @@ func (c custom) make(plural, version, name string) {
 	c.t.Helper()
 	kind := strings.ToUpper(plural[:1]) + plural[1:len(plural)-1]
 	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/" + version, "kind": kind, "metadata": map[string]any{"name": name}, "spec": map[string]any{"n": int64(0)},
+		"apiVersion": "example.com/" + version, "kind": kind, "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"n": int64(0)},
 	}}
 	var err error
 	c.eventually(plural+" to be served", func() bool {
@@ -108,7 +122,8 @@ func (c custom) change(version, name string, n int) {
 	c.t.Helper()
 	var err error
 	c.eventually(fmt.Sprintf("%s to be changed: %v", name, err), func() bool {
-		_, err = c.of("gadgets", version).Patch(c.t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"n":%d}}`, n), metav1.PatchOptions{})
+		_, err = c.of("gadgets", version).Patch(c.t.Context(), name, types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"n":%d}}`, n), metav1.PatchOptions{})
 		return err == nil
 	})
 }
@@ -155,7 +170,10 @@ func TestSelection_finds_definitions_that_went_while_it_was_away(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	r := newReloaded(t)
 	text := r.head
-	ways := map[string]string{"NAME": "gadgets.example.com", "WILDCARD": `"*.example.com"`, "KIND": "gadget", "SHORT": "gad"}
+	ways := map[string]string{
+		"NAME": "gadgets.example.com", "WILDCARD": `"*.example.com"`, "KIND": "gadget",
+		"SHORT": "gad",
+	}
 	for way, resource := range ways {
 		text += r.pipeline(strings.ToLower(way), way, "[{resource: "+resource+"}]")
 	}
@@ -257,7 +275,8 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 	c.make("gadgets", "v1", "a")
 	c.make("widgets", "v1", "b")
 	code, out, said := r.command("validate", "--cluster", "--config", r.config)
-	if code != 0 || said != "" || !strings.Contains(out, "pipelines[0].resources[0].resource: *.example.com matches 2 resources now\n") {
+	if code != 0 || said != "" || !strings.Contains(out,
+		"pipelines[0].resources[0].resource: *.example.com matches 2 resources now\n") {
 		t.Errorf("validate ended with %d: %s%s", code, out, said)
 	}
 	all := r.rolesFor("some", "some")
@@ -275,13 +294,16 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 	r.awaitMetric(`stream_watching{pipeline="test",stream="widgets.v1.example.com"} 0`)
 	r.bridge.stop()
 	_, out, said = r.command("validate", "--cluster", "--config", r.config)
-	if !strings.Contains(said, "may not list widgets.v1.example.com in all namespaces, which are left out until it may") || !strings.Contains(out, "ok") {
+	if !strings.Contains(said, "may not list widgets.v1.example.com in all namespaces, which are left out until it may") ||
+		!strings.Contains(out, "ok") {
 		t.Errorf("validate says %s%s", out, said)
 	}
 	r.configure(`[{resource: "*.nothing.example.com"}]`)
-	r.validates(0, `pipelines\[0\].resources\[0\].resource: \*.nothing.example.com selects nothing: it names nothing that the cluster has; what comes is read \(warning\)`)
+	r.validates(0,
+		`pipelines\[0\].resources\[0\].resource: \*.nothing.example.com selects nothing: it names nothing that the cluster has; what comes is read \(warning\)`)
 	r.configure(`[{resource: "*.example.com", exclude: [gadgets, widgets.v1.example.com, things]}]`)
-	r.validates(0, `pipelines\[0\].resources\[0\].resource: \*.example.com selects nothing: everything that it names is excluded; what comes is read \(warning\)`,
+	r.validates(0,
+		`pipelines\[0\].resources\[0\].resource: \*.example.com selects nothing: everything that it names is excluded; what comes is read \(warning\)`,
 		`pipelines\[0\].resources\[0\].exclude\[2\]: things is nothing that \*.example.com names in the cluster now, so it leaves nothing out; .* \(warning\)`)
 	assert.Equal(t, 1, strings.Count(r.bridge.stderr(), "stream waits"), "lines say that it waits")
 }
@@ -290,7 +312,8 @@ func TestSelection_reads_what_it_may(t *testing.T) {
 func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	const canary = "c4n4ry-v4lu3"
-	r := newRig(t, `[{resource: "*", exclude: [leases, "*.flowcontrol.apiserver.k8s.io"], ignoreChanges: [status]}, {resource: configmaps, namespaces: [default]}]`)
+	r := newRig(t,
+		`[{resource: "*", exclude: [leases, "*.flowcontrol.apiserver.k8s.io"], ignoreChanges: [status]}, {resource: configmaps, namespaces: [default]}]`)
 	r.namespace("web")
 	b := r.runReady()
 	must.Get(r.kube.CoreV1().Secrets("web").Create(t.Context(), &corev1.Secret{
@@ -306,7 +329,8 @@ func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 	r.awaitStory("default/here", "added")
 	_, page := r.status("/")
 	for part, want := range map[string]int{
-		" pods.v1 ": 1, " events.v1 ": 1, "events.v1.events.k8s.io": 0, "leases": 0, "flowcontrol": 0, "configmaps": 1, "tokenreviews": 0,
+		" pods.v1 ": 1, " events.v1 ": 1, "events.v1.events.k8s.io": 0, "leases": 0, "flowcontrol": 0, "configmaps": 1,
+		"tokenreviews": 0,
 		"customresourcedefinitions.v1.apiextensions.k8s.io": 1, " deployments.v1.apps ": 1,
 	} {
 		assert.Equal(t, want, strings.Count(page, part), "the page has %q too rarely or too often", part)
@@ -321,7 +345,8 @@ func TestSelection_of_everything_has_each_object_once(t *testing.T) {
 	}
 	assert.NotContains(t, string(checkpoint)+b.stderr(), canary,
 		"the value of a Secret is in the checkpoint or in the log of the process")
-	mustBeUnique(t, slices.DeleteFunc(log, func(e entry) bool { return e.uid == "" })) // markers of resources have ids alike
+	// Markers of resources have ids alike.
+	mustBeUnique(t, slices.DeleteFunc(log, func(e entry) bool { return e.uid == "" }))
 }
 
 // A crash while a stream is ended, or goes on in another version, repeats nothing and leaves nothing out.
@@ -345,7 +370,10 @@ func TestSelection_survives_crashes_in_the_middle_of_changes(t *testing.T) {
 		for range 5 {
 			r.bridge.kill()
 			r.run()
-			r.poll("it to have begun", func() (bool, string) { return strings.Contains(r.bridge.stderr(), "read the end of the log"), "" })
+			r.poll("it to have begun", func() (bool, string) {
+				return strings.Contains(r.bridge.stderr(),
+					"read the end of the log"), ""
+			})
 		}
 		c.change(other, "g7", n+1)
 		r.await("the change", func(log []entry) bool { return count(log, "updated") == n+1 })

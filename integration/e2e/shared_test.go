@@ -59,11 +59,13 @@ pipelines:
 func (c *crowd) deploy(ns, name string, size, round int) {
 	c.t.Helper()
 	labels := map[string]string{"app": name}
-	d := applyapps.Deployment(name, ns).WithAnnotations(map[string]string{"example.com/round": fmt.Sprint(round, strings.Repeat("x", size))}).
+	d := applyapps.Deployment(name, ns).WithAnnotations(map[string]string{"example.com/round": fmt.Sprint(round,
+		strings.Repeat("x", size))}).
 		WithSpec(applyapps.DeploymentSpec().WithReplicas(0).WithSelector(applymeta.LabelSelector().WithMatchLabels(labels)).
 			WithTemplate(applycore.PodTemplateSpec().WithLabels(labels).WithSpec(applycore.PodSpec().
 				WithContainers(applycore.Container().WithName("c").WithImage("example.com/c")))))
-	_, err := c.kube.AppsV1().Deployments(ns).Apply(c.t.Context(), d, metav1.ApplyOptions{FieldManager: "test", Force: true})
+	_, err := c.kube.AppsV1().Deployments(ns).Apply(c.t.Context(), d,
+		metav1.ApplyOptions{FieldManager: "test", Force: true})
 	require.NoError(c.t, err)
 }
 
@@ -123,7 +125,8 @@ func TestBridge_with_several_pipelines_has_one_watch_for_a_resource(t *testing.T
 	c.await("a watch of everything", watched)
 	c.slow.await("a watch into a broker of its own", watched)
 	c.poll("a watch of two namespaces", func() (bool, string) {
-		return slices.ContainsFunc(c.messagesOf("SOME"), func(m rig.Message) bool { return entryOf(&m).key == "one/ticker" }), "it is not published"
+		return slices.ContainsFunc(c.messagesOf("SOME"), func(m rig.Message) bool { return entryOf(&m).key == "one/ticker" }),
+			"it is not published"
 	})
 	c.awaitOneWatch()
 
@@ -135,13 +138,15 @@ func TestBridge_with_several_pipelines_has_one_watch_for_a_resource(t *testing.T
 	}
 	c.await("all that was made while a broker is away", all.told("added"))
 	c.poll("the pipeline whose broker is away to be detached", func() (bool, string) {
-		const detached = `kube_eventbridge_watch_restarts_total{pipeline="slow",reason="detached",stream="deployments.v1.apps"} `
+		const detached = `kube_eventbridge_watch_restarts_total{pipeline="slow",reason="detached",` +
+			`stream="deployments.v1.apps"} `
 		_, count, _ := strings.Cut(c.metrics(), detached)
 		return count != "" && count[0] != '0', "it is not"
 	})
 	for i := range int(all) {
 		ns, name := all.at(i)
-		_, err := c.kube.AppsV1().Deployments(ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{})
+		_, err := c.kube.AppsV1().Deployments(ns).Patch(t.Context(), name, types.MergePatchType,
+			[]byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 	}
 	log := c.await("all that has changed while a broker is away", all.told("added updated"))

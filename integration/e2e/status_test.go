@@ -63,7 +63,8 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 	r.awaitSummary("The broker is away")
 	assert.LessOrEqual(t, time.Since(stopped), 30*time.Second, "that the broker is away was said late")
 	got := r.report()
-	if p := got.Problems[0]; p.Kind != status.BrokerAway || p.Severity != status.Error || !strings.Contains(p.Advice, "Start the broker") || got.State != status.Failing || got.Pipelines[0].Broker.OK {
+	if p := got.Problems[0]; p.Kind != status.BrokerAway || p.Severity != status.Error ||
+		!strings.Contains(p.Advice, "Start the broker") || got.State != status.Failing || got.Pipelines[0].Broker.OK {
 		t.Errorf("it says %+v", got)
 	}
 	_, out, _ = r.command("status", "--server", r.server)
@@ -85,7 +86,8 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 	code, _, _ = r.command("status", "--server", r.server, "-o", "json")
 	assert.Equal(t, 0, code, "at the end status ends")
 	r.bridge.stop()
-	if code, _, stderr := r.command("status", "--server", r.server); code != 1 || !strings.Contains(stderr, "does a bridge run") {
+	if code, _, stderr := r.command("status", "--server", r.server); code != 1 ||
+		!strings.Contains(stderr, "does a bridge run") {
 		t.Errorf("without a bridge status ends with %d and says %s", code, stderr)
 	}
 }
@@ -121,7 +123,8 @@ func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
 
 	r.broker.stop()
 	b.until("the problem", func() bool {
-		return strings.Contains(b.text(), "The broker is away: 20 of 20 streams watched") && strings.Contains(b.text(), "Start the broker")
+		return strings.Contains(b.text(), "The broker is away: 20 of 20 streams watched") &&
+			strings.Contains(b.text(), "Start the broker")
 	})
 	looksWell(t, b, "with a problem")
 	b.shot("status-broker-away")
@@ -145,7 +148,10 @@ func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
 	})
 	looksWell(t, b, "without a bridge")
 	r.run()
-	b.until("the bridge", func() bool { return strings.Contains(b.text(), well) && !strings.Contains(b.text(), "Last seen") })
+	b.until("the bridge", func() bool {
+		return strings.Contains(b.text(), well) &&
+			!strings.Contains(b.text(), "Last seen")
+	})
 }
 
 // shortenPath has the configuration in a file whose path is as short as an operator's.
@@ -161,7 +167,8 @@ func shortenPath(r *fixture) {
 // sortsAndFilters leaves the page as it was, but for the order.
 func sortsAndFilters(t *testing.T, b *browser) {
 	t.Helper()
-	const names = `[...document.querySelectorAll("tbody tr:not([hidden]) th span:first-child")].map((n) => n.textContent).join(" ")`
+	const names = `[...document.querySelectorAll("tbody tr:not([hidden]) th span:first-child")].map((n) => ` +
+		`n.textContent).join(" ")`
 	b.do(chromedp.SendKeys("#filter-text", "apps"))
 	b.until("the filtered streams", func() bool {
 		return eval[string](b, names) == "daemonsets.v1.apps deployments.v1.apps replicasets.v1.apps statefulsets.v1.apps"
@@ -172,7 +179,8 @@ func sortsAndFilters(t *testing.T, b *browser) {
 	})
 	assert.Equal(t, "descending",
 		eval[string](b, `document.querySelector("th[data-key=name]").getAttribute("aria-sort")`), "aria-sort")
-	eval[bool](b, `{ const f = document.getElementById("filter-text"); f.value = ""; f.dispatchEvent(new Event("input")) }`)
+	eval[bool](b,
+		`{ const f = document.getElementById("filter-text"); f.value = ""; f.dispatchEvent(new Event("input")) }`)
 	n := eval[int](b, `document.querySelectorAll("tbody tr:not([hidden])").length`)
 	assert.Equal(t, 20, n, "without a filter there are %d rows", n)
 }
@@ -215,17 +223,26 @@ func TestStatusPage_shows_names_and_errors_as_text(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	const evil = `<img src=x onerror="window.hit=1"><script>window.hit=1</script>`
 	page := status.Handler(status.Config{
-		Process: func() status.Process { return status.Process{} }, Pipelines: func() []*pipeline.Pipeline { return nil }, Idle: func() (string, bool) { return "", true },
+		Process: func() status.Process { return status.Process{} }, Pipelines: func() []*pipeline.Pipeline { return nil },
+		Idle: func() (string, bool) { return "", true },
 	})
 	now := time.Now()
 	failure := &status.PastError{At: now, Text: evil, Advice: evil}
 	report := status.Report{
-		State: status.Failing, Summary: evil, Version: evil, Cluster: evil, APIServer: "javascript:window.hit=1", Time: now, Started: now,
-		Problems: []status.Problem{{Severity: status.Error, Pipeline: evil, Streams: []string{evil}, Text: evil, Advice: evil}},
-		Pipelines: []status.Pipeline{{Name: evil, Sink: evil, State: status.Failing, Broker: status.Broker{Error: evil}, Streams: []status.Stream{{
-			Name: evil, State: status.StreamWaiting, Position: evil, LabelSelector: evil, LastError: failure, LastGap: &status.Gap{At: now, From: evil, Reason: evil},
-			LastRejection: &status.Rejection{At: now, Object: evil, Text: evil},
-		}}}},
+		State: status.Failing, Summary: evil, Version: evil, Cluster: evil, APIServer: "javascript:window.hit=1", Time: now,
+		Started: now,
+		Problems: []status.Problem{{
+			Severity: status.Error, Pipeline: evil, Streams: []string{evil}, Text: evil,
+			Advice: evil,
+		}},
+		Pipelines: []status.Pipeline{{
+			Name: evil, Sink: evil, State: status.Failing, Broker: status.Broker{Error: evil},
+			Streams: []status.Stream{{
+				Name: evil, State: status.StreamWaiting, Position: evil, LabelSelector: evil, LastError: failure,
+				LastGap:       &status.Gap{At: now, From: evil, Reason: evil},
+				LastRejection: &status.Rejection{At: now, Object: evil, Text: evil},
+			}},
+		}},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, asked *http.Request) {
 		if asked.URL.Path == status.Path {
@@ -240,7 +257,8 @@ func TestStatusPage_shows_names_and_errors_as_text(t *testing.T) {
 	b.until("the text", func() bool { return strings.Count(b.text(), "<img src=x") >= 10 })
 	looksWell(t, b, "on a phone")
 	complaints, _ := b.heardOf()
-	if n := eval[int](b, `document.querySelectorAll("img, script:not(:last-of-type)").length`); n > 0 || eval[bool](b, "!!window.hit") || len(complaints) > 0 {
+	if n := eval[int](b, `document.querySelectorAll("img, script:not(:last-of-type)").length`); n > 0 ||
+		eval[bool](b, "!!window.hit") || len(complaints) > 0 {
 		t.Errorf("what came was run: %d elements, %q", n, complaints)
 	}
 }

@@ -55,20 +55,25 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 	places := crd.Define(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "places"}, "Place")
 	places.Spec.Scope = apiextensionsv1.ClusterScoped
 	require.NoError(t, crd.Install(t.Context(), api.RESTConfig(), places))
-	r.configure(`[{resource: widgets.example.com}, {resource: places.example.com, namespaces: [default]}, {resource: componentstatuses}, {resource: pods}]`)
-	r.validates(2, `pipelines\[0\].resources\[0\].resource: the cluster has no resource widgets.example.com now; kubectl api-resources lists those that it has`,
+	r.configure(`[{resource: widgets.example.com}, {resource: places.example.com, namespaces: [default]}, {resource: ` +
+		`componentstatuses}, {resource: pods}]`)
+	r.validates(2,
+		`pipelines\[0\].resources\[0\].resource: the cluster has no resource widgets.example.com now; kubectl api-resources lists those that it has`,
 		`pipelines\[0\].resources\[1\].namespaces: resource places.example.com is cluster-scoped and cannot be read in namespace "default"; remove its namespaces`,
 		`pipelines\[0\].resources\[2\].resource: componentstatuses cannot be listed and watched; name a resource that has the verbs .*`)
 
 	r.configure(`[{resource: cm}, {resource: configmaps, namespaces: [shop]}]`)
 	r.validates(2, `pipelines\[0\].resources\[1\].resource: configmaps may name the same objects as cm before it, .*`)
-	r.configure(`[{resource: networkpolicy}, {resource: networkpolicies, namespaces: [shop]}]`) // a singular that only the cluster knows
-	r.validates(2, `pipelines\[0\].resources\[1\].resource: networkpolicies and networkpolicy before it are one resource, .*; remove one, or give them different namespaces`)
+	// A singular that only the cluster knows.
+	r.configure(`[{resource: networkpolicy}, {resource: networkpolicies, namespaces: [shop]}]`)
+	r.validates(2,
+		`pipelines\[0\].resources\[1\].resource: networkpolicies and networkpolicy before it are one resource, .*; remove one, or give them different namespaces`)
 
 	// Who may do nothing is told each thing; what rbac prints is enough.
 	r.configure(`[{resource: secrets}, {resource: configmaps, namespaces: [default]}]`)
 	as := func() {
-		_, err := controlplane.WriteKubeconfig(api.User("system:serviceaccount:default:bridge"), filepath.Join(r.dir, "kubeconfig"))
+		_, err := controlplane.WriteKubeconfig(api.User("system:serviceaccount:default:bridge"),
+			filepath.Join(r.dir, "kubeconfig"))
 		require.NoError(t, err)
 	}
 	as()
@@ -82,39 +87,56 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 	r.validates(0)
 
 	// What is too large has a bucket, which the bridge makes when it needs it.
-	r.configureSink(`[{resource: pods}]`, fmt.Sprintf("oversize: store\n    sink: {nats: {servers: [%q]}}", r.broker.url()))
+	r.configureSink(`[{resource: pods}]`, fmt.Sprintf("oversize: store\n    sink: {nats: {servers: [%q]}}",
+		r.broker.url()))
 	r.validates(0)
-	_, err := r.js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: "KUBERNETES-objects", TTL: time.Hour})
+	_, err := r.js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{
+		Bucket: "KUBERNETES-objects",
+		TTL:    time.Hour,
+	})
 	require.NoError(t, err)
-	r.validates(0, `pipelines\[0\].oversize: bucket KUBERNETES-objects keeps objects for 1h0m0s, and the stream events for ever: .* \(warning\)`)
+	r.validates(0,
+		`pipelines\[0\].oversize: bucket KUBERNETES-objects keeps objects for 1h0m0s, and the stream events for ever: .* \(warning\)`)
 
 	// A stream that must not be used, one that costs something, and none to ask about.
 	r.configure(`[{resource: pods}]`)
-	_, err = r.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KUBERNETES", Subjects: []string{"k8s.>"}, Storage: jetstream.MemoryStorage})
+	_, err = r.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "KUBERNETES", Subjects: []string{"k8s.>"},
+		Storage: jetstream.MemoryStorage,
+	})
 	require.NoError(t, err)
-	r.validates(2, `pipelines\[0\].sink.nats: stream KUBERNETES cannot be used: it is kept in the memory of one server: .*`,
+	r.validates(2,
+		`pipelines\[0\].sink.nats: stream KUBERNETES cannot be used: it is kept in the memory of one server: .*`,
 		`pipelines\[0\].sink.nats: stream KUBERNETES is kept in memory: its messages end with the servers \(warning\)`)
 	r.broker.stop()
-	r.validates(1, `pipelines\[0\].sink.nats: nats://127.0.0.1:\d+ cannot be asked: connect: nats: no servers available for connection`)
+	r.validates(1,
+		`pipelines\[0\].sink.nats: nats://127.0.0.1:\d+ cannot be asked: connect: nats: no servers available for connection`)
 	r.configure(`[{resource: widgets.example.com}]`)
-	r.validates(2, `pipelines\[0\].resources\[0\].resource: the cluster has no resource .*`, `pipelines\[0\].sink.nats: nats://127.0.0.1:\d+ cannot be asked: .*`)
+	r.validates(2, `pipelines\[0\].resources\[0\].resource: the cluster has no resource .*`,
+		`pipelines\[0\].sink.nats: nats://127.0.0.1:\d+ cannot be asked: .*`)
 	require.NoError(t, api.StopAPIServer(t.Context()))
-	r.validates(1, `kubernetes: the API server https://127.0.0.1:\d+ cannot be asked: .*connection refused`, `pipelines\[0\].sink.nats: .* cannot be asked: .*`)
+	r.validates(1, `kubernetes: the API server https://127.0.0.1:\d+ cannot be asked: .*connection refused`,
+		`pipelines\[0\].sink.nats: .* cannot be asked: .*`)
 }
 
 func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	cluster := kafkabroker.ForTest(t, kafkabroker.Config{
-		Listeners: []kafkabroker.Listener{{Protocol: kafkabroker.Plaintext}, {Protocol: kafkabroker.SASLTLS, Mechanisms: []string{kafkabroker.SCRAM512}}},
-		Users:     map[string]string{"bridge": "secret"},
+		Listeners: []kafkabroker.Listener{
+			{Protocol: kafkabroker.Plaintext},
+			{Protocol: kafkabroker.SASLTLS, Mechanisms: []string{kafkabroker.SCRAM512}},
+		},
+		Users: map[string]string{"bridge": "secret"},
 	})
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
 	r.kafka = &kafkaLog{cluster: cluster, topic: "kubernetes"}
 	configure := func(sink string) {
-		r.configureSink(watched, fmt.Sprintf("sink: {kafka: {brokers: [%q]%s}}\n    checkpoint: {kafka: {}}", cluster.Addresses()[0], sink))
+		r.configureSink(watched, fmt.Sprintf("sink: {kafka: {brokers: [%q]%s}}\n    checkpoint: {kafka: {}}",
+			cluster.Addresses()[0], sink))
 	}
 	configure("")
-	r.validates(2, `pipelines\[0\].sink.kafka: topic kubernetes cannot be used: it does not exist, .*; create it, for example with kafka-topics.sh .*`)
+	r.validates(2,
+		`pipelines\[0\].sink.kafka: topic kubernetes cannot be used: it does not exist, .*; create it, for example with kafka-topics.sh .*`)
 	configure(", create: {partitions: 3}")
 	r.validates(0)
 	client, done := r.kafkaAdmin()
@@ -143,12 +165,16 @@ func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
 	r.awaitStory("default/later", "added")
 	b.stop()
 
-	require.NoError(t, cluster.CreateTopic(t.Context(), "audit", 3, 0, map[string]string{"cleanup.policy": "compact", "min.insync.replicas": "2"}))
+	require.NoError(t, cluster.CreateTopic(t.Context(), "audit", 3, 0,
+		map[string]string{"cleanup.policy": "compact", "min.insync.replicas": "2"}))
 	configure(", topic: audit")
-	r.validates(0, `.*: topic audit loses events: cleanup.policy=compact: .* \(warning\)`, `.*: topic audit loses events: cleanup.policy=compact without tombstones: .* \(warning\)`)
+	r.validates(0, `.*: topic audit loses events: cleanup.policy=compact: .* \(warning\)`,
+		`.*: topic audit loses events: cleanup.policy=compact without tombstones: .* \(warning\)`)
 
 	// Checkpoints in a topic that forgets them.
-	r.configureSink(watched, fmt.Sprintf("sink: {kafka: {brokers: [%q], topic: audit, tombstones: true}}\n    checkpoint: {kafka: {topic: kubernetes}}", cluster.Addresses()[0]))
+	r.configureSink(watched,
+		fmt.Sprintf("sink: {kafka: {brokers: [%q], topic: audit, tombstones: true}}\n    checkpoint: {kafka: {topic: "+
+			"kubernetes}}", cluster.Addresses()[0]))
 	r.validates(2, `.*: topic audit loses events: cleanup.policy=compact: .* \(warning\)`,
 		`pipelines\[0\].checkpoint.kafka: check of checkpoint .*: topic kubernetes cannot keep checkpoints: cleanup.policy=delete deletes what is old, .*`)
 
@@ -156,7 +182,9 @@ func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
 	require.NoError(t, os.WriteFile(password, []byte("wrong\n"), 0o600))
 	guarded := cluster.AddressesOf(string(kafkabroker.SASLTLS))[0]
 	as := func(tls string) {
-		r.configureSink(watched, fmt.Sprintf(`sink: {kafka: {brokers: [%q]%s, sasl: {mechanism: scram-sha-512, user: bridge, passwordFile: %s}, create: {}}}`, guarded, tls, password))
+		r.configureSink(watched,
+			fmt.Sprintf(`sink: {kafka: {brokers: [%q]%s, sasl: {mechanism: scram-sha-512, user: bridge, passwordFile: %s}, `+
+				`create: {}}}`, guarded, tls, password))
 	}
 	as(fmt.Sprintf(", tls: {caFile: %s}", cluster.CAFile()))
 	r.validates(2, `pipelines\[0\].sink.kafka: `+guarded+`: .*the broker refuses the credentials: .*`)
@@ -185,5 +213,6 @@ func (k *kafkaLog) writer(t *testing.T) string {
 // kafkaAdmin returns a client that leaves nothing running when it is done.
 func (r *fixture) kafkaAdmin() (c *kafkago.Client, done func()) {
 	transport := &kafkago.Transport{}
-	return &kafkago.Client{Addr: kafkago.TCP(r.kafka.cluster.Addresses()...), Transport: transport}, transport.CloseIdleConnections
+	return &kafkago.Client{Addr: kafkago.TCP(r.kafka.cluster.Addresses()...), Transport: transport},
+		transport.CloseIdleConnections
 }

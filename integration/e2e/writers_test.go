@@ -63,7 +63,8 @@ func namesOfWriters(t *testing.T, api *controlplane.ControlPlane) {
 	publishes("the first state", "first")
 
 	nextSecond()
-	scale := exec.CommandContext(t.Context(), filepath.Join(programs, "kubectl"), "--kubeconfig", kubeconfig, "-n", ns, "scale", "deployment", "web", "--replicas=3")
+	scale := exec.CommandContext(t.Context(), filepath.Join(programs, "kubectl"), "--kubeconfig", kubeconfig, "-n", ns,
+		"scale", "deployment", "web", "--replicas=3")
 	out, err := scale.CombinedOutput()
 	require.NoError(t, err, string(out))
 	publishes("kubectl scale", "")
@@ -77,7 +78,8 @@ func namesOfWriters(t *testing.T, api *controlplane.ControlPlane) {
 
 	nextSecond()
 	patch := func(manager, text string) {
-		must.Get(deployments.Patch(t.Context(), "web", types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: manager}))(t)
+		must.Get(deployments.Patch(t.Context(), "web", types.MergePatchType, []byte(text),
+			metav1.PatchOptions{FieldManager: manager}))(t)
 	}
 	patch("second", `{"metadata":{"labels":{"c":"d"}}}`)
 	publishes("another manager", "second")

@@ -86,7 +86,10 @@ func packFile(w *tar.Writer, dir, path string) error {
 	if err != nil {
 		return err
 	}
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644, Size: info.Size(), ModTime: time.Unix(0, 0)}
+	h := &tar.Header{
+		Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644, Size: info.Size(),
+		ModTime: time.Unix(0, 0),
+	}
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}

@@ -140,7 +140,8 @@ func (o Options) program(ctx context.Context, p *v1.Platform) ([]byte, error) {
 	defer os.RemoveAll(dir) //nolint:errcheck // what is left in a temporary directory does no harm
 	out := filepath.Join(dir, "program")
 	flags := fmt.Sprintf("-s -w -X main.version=%s -X main.commit=%s", o.Version, o.Commit)
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags", flags, "-o", out, "./cmd/kube-eventbridge")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags", flags, "-o", out,
+		"./cmd/kube-eventbridge")
 	cmd.Dir = o.Root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS="+p.OS, "GOARCH="+p.Architecture)
 	if said, err := cmd.CombinedOutput(); err != nil {
@@ -193,7 +194,8 @@ func layerOf(files []file, at time.Time) (v1.Layer, error) {
 		return nil, err
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil }
-	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithCompressedCaching)
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer),
+		tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithCompressedCaching)
 }
 
 func addDirectories(w *tar.Writer, dir string, at time.Time, made map[string]bool) error {

@@ -103,10 +103,14 @@ func isSmall(t *testing.T, img v1.Image) {
 func saysWhatItIs(t *testing.T, img v1.Image, o Options) {
 	file := must.Get(img.ConfigFile())(t)
 	c := file.Config
-	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{Program}) || file.Architecture != runtime.GOARCH || !file.Created.Equal(o.Created) {
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{Program}) || file.Architecture != runtime.GOARCH ||
+		!file.Created.Equal(o.Created) {
 		t.Errorf("user %q, entrypoint %q, architecture %q, created %s", c.User, c.Entrypoint, file.Architecture, file.Created)
 	}
-	for label, want := range map[string]string{"source": o.Source, "revision": o.Commit, "version": o.Version, "licenses": "Apache-2.0"} {
+	for label, want := range map[string]string{
+		"source": o.Source, "revision": o.Commit, "version": o.Version,
+		"licenses": "Apache-2.0",
+	} {
 		assert.Equal(t, want, c.Labels["org.opencontainers.image."+label], "label %s", label)
 	}
 }
@@ -119,7 +123,10 @@ func hasNothingElse(t *testing.T, img v1.Image) {
 			"%s belongs to user %d and has mode %o, want root's, and writable for root alone", h.Name, h.Uid, h.Mode)
 	}
 	slices.Sort(names)
-	want := []string{"LICENSE", "etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", "etc/ssl/certs/ca-certificates.crt", "kube-eventbridge"}
+	want := []string{
+		"LICENSE", "etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs",
+		"etc/ssl/certs/ca-certificates.crt", "kube-eventbridge",
+	}
 	assert.Equal(t, want, names, "the image")
 }
 
@@ -150,7 +157,8 @@ func readBack(t *testing.T, archive []byte, want v1.ImageIndex) {
 	top := must.Get(layout.ImageIndexFromPath(dir))(t)
 	manifest := must.Get(top.IndexManifest())(t)
 	digest := must.Get(want.Digest())(t)
-	if got := manifest.Manifests[0]; got.Digest != digest || got.Annotations["org.opencontainers.image.ref.name"] != "localhost/kube-eventbridge:test" {
+	if got := manifest.Manifests[0]; got.Digest != digest ||
+		got.Annotations["org.opencontainers.image.ref.name"] != "localhost/kube-eventbridge:test" {
 		t.Errorf("the archive has %+v, want %s", got, digest)
 	}
 	require.NoError(t, validate.Index(top))
@@ -169,7 +177,8 @@ func runs(t *testing.T, img v1.Image, want string) {
 	unpack(t, tar.NewReader(body), root)
 	require.NoError(t, unix.Mount(root, root, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) })
-	require.NoError(t, unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
+	require.NoError(t, unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV,
+		""))
 	cmd := exec.CommandContext(t.Context(), Program, "version")
 	cmd.Dir, cmd.Env = "/", []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: User, Gid: User}}

@@ -96,7 +96,8 @@ func (r *world) onlyLive(left []rig.Message) error {
 	for partition := range 2 {
 		writer := fmt.Sprintf("%s/_/_/_/_writer.%s in partition %d", cluster, topicCompacted, partition)
 		want[writer] = []string{"started, producer epoch 1"}
-		want[fmt.Sprintf("%s/core/configmaps/_/_snapshot in partition %d", cluster, partition)] = []string{"snapshot-completed"}
+		want[fmt.Sprintf("%s/core/configmaps/_/_snapshot in partition %d", cluster,
+			partition)] = []string{"snapshot-completed"}
 	}
 	list := must.Get(r.kube.CoreV1().ConfigMaps(apart).List(r.t.Context(), metav1.ListOptions{}))(r.t)
 	for _, c := range list.Items {

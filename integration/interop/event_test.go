@@ -134,7 +134,8 @@ func groups(events []*event) map[string][]*event {
 	for _, g := range by {
 		if g[0].marker() {
 			slices.SortFunc(g, func(a, b *event) int {
-				return cmp.Or(cmp.Compare(a.attributes["id"], b.attributes["id"]), cmp.Compare(a.attributes["recordedtime"], b.attributes["recordedtime"]))
+				return cmp.Or(cmp.Compare(a.attributes["id"], b.attributes["id"]),
+					cmp.Compare(a.attributes["recordedtime"], b.attributes["recordedtime"]))
 			})
 		}
 	}

@@ -56,7 +56,10 @@ func lacks(log string, events []*event) (lacking []string) {
 		has["folded"] = has["folded"] || e.attributes["sampledrate"] != ""
 		has["named"] = has["named"] || e.attributes["fieldmanager"] == manager
 	}
-	wanted := []string{"added", "updated", "deleted", "rejected", "snapshot-started", "snapshot-completed", "folded", "named"}
+	wanted := []string{
+		"added", "updated", "deleted", "rejected", "snapshot-started", "snapshot-completed", "folded",
+		"named",
+	}
 	if onKafka(log) {
 		wanted = append(wanted, "started", "tombstone")
 	}

@@ -109,7 +109,9 @@ func single(header map[string][]string) (map[string]string, error) {
 
 // bound reads an event from headers with a prefix, or from a structured value. Of other headers there is only the
 // content type.
-func bound(headers map[string]string, prefix string, value []byte, unescape func(string) (string, error)) (*event, error) {
+func bound(
+	headers map[string]string, prefix string, value []byte, unescape func(string) (string, error),
+) (*event, error) {
 	if headers["content-type"] == contentStructured {
 		if len(headers) > 1 {
 			return nil, fmt.Errorf("a structured event has the headers %v", headers)

@@ -80,7 +80,9 @@ func (r *world) configuration(kubeconfig string) string {
 	fmt.Fprintf(&b, "cluster: %s\nkubernetes: {kubeconfig: %q}\ndataDir: %q\nserver: {listen: %s}\npipelines:\n",
 		cluster, kubeconfig, filepath.Join(r.dir, "data"), r.address)
 	for _, log := range logs {
-		mode, sink := "binary", fmt.Sprintf(`kafka: {brokers: [%q], topic: "{pipeline}", create: {partitions: 3}, tombstones: true}`, r.kafka.Addresses()[0])
+		mode, sink := "binary",
+			fmt.Sprintf(`kafka: {brokers: [%q], topic: "{pipeline}", create: {partitions: 3}, tombstones: true}`,
+				r.kafka.Addresses()[0])
 		if structured(log) {
 			mode = "structured"
 		}

@@ -22,7 +22,8 @@ import (
 
 // What is hard to carry: text beyond ASCII and beyond 16 bits, quotes, what JSON, HTML, URLs and headers escape, and
 // line ends.
-const hard = "Grüße, \u4e16\u754c \U0001F680 \"quoted\" 'single' \\ back / <&> 100% a+b \t tab\nline \u2028 separator, end"
+const hard = "Grüße, \u4e16\u754c \U0001F680 \"quoted\" 'single' \\ back / <&> 100% a+b \t tab\nline \u2028 " +
+	"separator, end"
 
 // manager is the name of a field manager, which is in an attribute. Nothing else that users choose there goes beyond
 // ASCII.
@@ -37,7 +38,8 @@ func plain(name, value string) *corev1.ConfigMap {
 func settings() *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "settings.v1.example", Annotations: map[string]string{"example.com/note": hard}, Labels: map[string]string{"app": "interop"},
+			Name: "settings.v1.example", Annotations: map[string]string{"example.com/note": hard},
+			Labels: map[string]string{"app": "interop"},
 		},
 		Data:       map[string]string{"motd.txt": hard, "empty": ""},
 		BinaryData: map[string][]byte{"bytes": {0, 1, 0xfe, 0xff}},
@@ -56,7 +58,8 @@ func noise(name string) *corev1.ConfigMap {
 func (r *world) before() {
 	r.t.Helper()
 	for _, name := range []string{namespace, apart} {
-		_, err := r.kube.CoreV1().Namespaces().Create(r.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := r.kube.CoreV1().Namespaces().Create(r.t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		require.NoError(r.t, err)
 	}
 	r.create(namespace, plain("was-there-before", hard))
@@ -71,7 +74,8 @@ func (r *world) create(namespace string, c *corev1.ConfigMap) {
 func (r *world) patch(namespace, name, key, value string) {
 	r.t.Helper()
 	patch := merge(r, "data", key, value)
-	_, err := r.kube.CoreV1().ConfigMaps(namespace).Patch(r.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	_, err := r.kube.CoreV1().ConfigMaps(namespace).Patch(r.t.Context(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: manager})
 	require.NoError(r.t, err)
 }
 
@@ -91,7 +95,8 @@ func (r *world) play(w *truth) {
 	r.create(namespace, settings())
 	r.patch(namespace, "settings.v1.example", "motd.txt", "now "+hard)
 	r.create(namespace, plain("large", strings.Repeat("ß 0123456789 ", 60_000))) // 840 KB, below what brokers take
-	r.create(namespace, plain("larger", strings.Repeat(`"`, 600_000)))           // 1.2 MB in JSON, above; Kafka gets it compressed
+	// 1.2 MB in JSON, above; Kafka gets it compressed.
+	r.create(namespace, plain("larger", strings.Repeat(`"`, 600_000)))
 	r.create(namespace, noise("too-large"))
 	r.secret()
 	r.fold(w)
@@ -108,7 +113,8 @@ func (r *world) secret() {
 		ObjectMeta: metav1.ObjectMeta{Name: "login"}, StringData: map[string]string{"password": hard, "user": "root"},
 	}, metav1.CreateOptions{FieldManager: "interop"})
 	require.NoError(r.t, err)
-	_, err = secrets.Patch(r.t.Context(), "login", types.MergePatchType, merge(r, "stringData", "password", "changed"), metav1.PatchOptions{FieldManager: "interop"})
+	_, err = secrets.Patch(r.t.Context(), "login", types.MergePatchType, merge(r, "stringData", "password", "changed"),
+		metav1.PatchOptions{FieldManager: "interop"})
 	require.NoError(r.t, err)
 }
 
@@ -136,7 +142,8 @@ func (r *world) describe(w *truth, n int) {
 	version := ""
 	for i := range n {
 		patch := fmt.Appendf(nil, `{"description":"change %d"}`, i)
-		o, err := r.kube.SchedulingV1().PriorityClasses().Patch(r.t.Context(), "urgent.example.com", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "interop"})
+		o, err := r.kube.SchedulingV1().PriorityClasses().Patch(r.t.Context(), "urgent.example.com", types.MergePatchType,
+			patch, metav1.PatchOptions{FieldManager: "interop"})
 		require.NoError(r.t, err)
 		version = o.ResourceVersion
 	}

@@ -81,7 +81,10 @@ func (p *published) kcat(t *testing.T, topic string) {
 			Payload           *string
 		}
 		require.NoError(t, json.Unmarshal(line, &r))
-		g := &printed{partition: r.Partition.String(), offset: r.Offset.String(), key: r.Key, null: r.Payload == nil, headers: map[string]string{}}
+		g := &printed{
+			partition: r.Partition.String(), offset: r.Offset.String(), key: r.Key, null: r.Payload == nil,
+			headers: map[string]string{},
+		}
 		if r.Payload != nil {
 			g.value = *r.Payload
 		}
@@ -104,7 +107,8 @@ func consoleArgs(t *testing.T) []string {
 
 func (p *published) consoleConsumer(t *testing.T, topic string) {
 	records := must.Get(p.records(topic))(t)
-	out, err := p.kafka.ConsoleConsumer(t.Context(), topic, append(consoleArgs(t), "--max-messages", strconv.Itoa(len(records)))...)
+	out, err := p.kafka.ConsoleConsumer(t.Context(), topic,
+		append(consoleArgs(t), "--max-messages", strconv.Itoa(len(records)))...)
 	require.NoError(t, err)
 	var got []*printed
 	for line := range strings.Lines(string(out)) {

@@ -78,7 +78,8 @@ type truth struct {
 
 // watched are the paths of what the bridge publishes to the four logs.
 var watched = []string{
-	"/api/v1/namespaces/" + namespace + "/configmaps", "/api/v1/namespaces/" + namespace + "/secrets", "/apis/scheduling.k8s.io/v1/priorityclasses",
+	"/api/v1/namespaces/" + namespace + "/configmaps", "/api/v1/namespaces/" + namespace + "/secrets",
+	"/apis/scheduling.k8s.io/v1/priorityclasses",
 }
 
 // watch begins to see: what exists already counts as added.

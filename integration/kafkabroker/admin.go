@@ -38,7 +38,8 @@ func (c *Cluster) ask(ctx context.Context, what string, try func(context.Context
 		cl, done := client(up...)
 		defer done()
 		err := try(ctx, cl)
-		if k, ok := errors.AsType[kafka.Error](err); ok && !k.Temporary() && k != kafka.BrokerNotAvailable { // that is kafka-go's word for a leader that just died
+		// That is kafka-go's word for a leader that just died.
+		if k, ok := errors.AsType[kafka.Error](err); ok && !k.Temporary() && k != kafka.BrokerNotAvailable {
 			return final{err}
 		}
 		return err
@@ -47,7 +48,9 @@ func (c *Cluster) ask(ctx context.Context, what string, try func(context.Context
 
 // CreateTopic creates a topic and returns once all its partitions have leaders that serve them. With replication 0 it
 // has as many replicas as [Config] says. A topic that exists is an error.
-func (c *Cluster) CreateTopic(ctx context.Context, name string, partitions, replication int, configs map[string]string) error {
+func (c *Cluster) CreateTopic(
+	ctx context.Context, name string, partitions, replication int, configs map[string]string,
+) error {
 	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: replication}
 	if replication == 0 {
 		topic.ReplicationFactor = -1
@@ -90,7 +93,9 @@ func (c *Cluster) CreateTopic(ctx context.Context, name string, partitions, repl
 
 // Allow lets a user do something with a resource of this name, from now on for every broker that runs. Cluster-wide
 // operations have the resource [kafka.ResourceTypeCluster] with the name "kafka-cluster".
-func (c *Cluster) Allow(ctx context.Context, user string, resource kafka.ResourceType, name string, operations ...kafka.ACLOperationType) error {
+func (c *Cluster) Allow(
+	ctx context.Context, user string, resource kafka.ResourceType, name string, operations ...kafka.ACLOperationType,
+) error {
 	var entries []kafka.ACLEntry
 	for _, o := range operations {
 		entries = append(entries, kafka.ACLEntry{
@@ -127,8 +132,9 @@ func (n *node) applies(ctx context.Context, what string, e kafka.ACLEntry) error
 		cl, done := client(n)
 		defer done()
 		res, err := cl.DescribeACLs(ctx, &kafka.DescribeACLsRequest{Filter: kafka.ACLFilter{
-			ResourceTypeFilter: e.ResourceType, ResourceNameFilter: e.ResourceName, ResourcePatternTypeFilter: e.ResourcePatternType,
-			PrincipalFilter: e.Principal, HostFilter: e.Host, Operation: e.Operation, PermissionType: e.PermissionType,
+			ResourceTypeFilter: e.ResourceType, ResourceNameFilter: e.ResourceName,
+			ResourcePatternTypeFilter: e.ResourcePatternType,
+			PrincipalFilter:           e.Principal, HostFilter: e.Host, Operation: e.Operation, PermissionType: e.PermissionType,
 		}})
 		switch {
 		case err != nil:
@@ -197,10 +203,14 @@ func (c *Cluster) MoveLeader(ctx context.Context, topic string, partition, broke
 		if err != nil {
 			return err
 		}
-		elected, err := cl.ElectLeaders(ctx, &kafka.ElectLeadersRequest{Topic: topic, Partitions: []int{partition}, Timeout: tryTimeout})
+		elected, err := cl.ElectLeaders(ctx, &kafka.ElectLeadersRequest{
+			Topic: topic, Partitions: []int{partition},
+			Timeout: tryTimeout,
+		})
 		if err != nil {
 			return err
 		}
-		return errors.Join(errors.New("it does not lead yet"), assigned.Error, elected.Error) // the next attempt looks up whether it does
+		// The next attempt looks up whether it does.
+		return errors.Join(errors.New("it does not lead yet"), assigned.Error, elected.Error)
 	})
 }

@@ -25,7 +25,8 @@ func fake(t *testing.T, scripts map[string]string) string {
 	for _, d := range path {
 		require.NoError(t, os.Mkdir(d, 0o755))
 	}
-	for _, name := range []string{"mkdir", "touch", "tail"} { // what the scripts need, and nothing else: java and mvn may be beside them
+	// What the scripts need, and nothing else: java and mvn may be beside them.
+	for _, name := range []string{"mkdir", "touch", "tail"} {
 		real := must.Get(exec.LookPath(name))(t)
 		require.NoError(t, os.Symlink(real, filepath.Join(path[1], name)))
 	}
@@ -44,12 +45,18 @@ func TestInstall_says_what_is_missing(t *testing.T) {
 		scripts map[string]string
 		want    string
 	}{
-		"no java":        {map[string]string{}, "apt-get install default-jre-headless"},
-		"an old java":    {map[string]string{"java": `echo 'java version "1.8.0_402"'`}, "is version 1.8.0_402; install Java 17"},
+		"no java": {map[string]string{}, "apt-get install default-jre-headless"},
+		"an old java": {
+			map[string]string{"java": `echo 'java version "1.8.0_402"'`},
+			"is version 1.8.0_402; install Java 17",
+		},
 		"a broken java":  {map[string]string{"java": "exit 1"}, "install Java 17"},
 		"a strange java": {map[string]string{"java": "echo hello"}, "install Java 17"},
 		"no mvn":         {map[string]string{"java": goodJava}, "apt-get install maven"},
-		"no network":     {map[string]string{"java": goodJava, "mvn": "echo half > lib; echo 'no route to host'; exit 1"}, "no route to host"},
+		"no network": {
+			map[string]string{"java": goodJava, "mvn": "echo half > lib; echo 'no route to host'; exit 1"},
+			"no route to host",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cache := fake(t, c.scripts)

@@ -38,8 +38,10 @@ func newAuthority(dir string) (*authority, error) {
 	return a, nil
 }
 
-func (a *authority) caFile() string     { return filepath.Join(a.dir, "ca.crt") }
-func (a *authority) brokerFile() string { return filepath.Join(a.dir, "broker.pem") } // key and certificate, as Kafka wants them
+func (a *authority) caFile() string { return filepath.Join(a.dir, "ca.crt") }
+
+// Key and certificate, as Kafka wants them.
+func (a *authority) brokerFile() string { return filepath.Join(a.dir, "broker.pem") }
 
 // CAFile is the path of the certificate, in PEM, that signed those of the brokers.
 func (c *Cluster) CAFile() string { return c.ca.caFile() }

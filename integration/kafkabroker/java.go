@@ -51,8 +51,10 @@ type installation struct {
 // prints its results.
 var jvmOptions = []string{
 	"-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Xlog:disable",
-	"-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-	"-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn", // at each start, all settings five times
+	"-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+	"-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+	// At each start, all settings five times.
+	"-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn",
 }
 
 // What makes java start fast and stay small; it is slow where there is much to do.

@@ -92,7 +92,8 @@ type Cluster struct {
 	closed    chan struct{}
 }
 
-const startTimeout = 5 * time.Minute // a few seconds are usual; two cores that others keep busy may need a hundred times that
+// A few seconds are usual; two cores that others keep busy may need a hundred times that.
+const startTimeout = 5 * time.Minute
 
 var (
 	errClosed   = errors.New("cluster is closed")
@@ -150,7 +151,10 @@ func (c *Cluster) prepare() error {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	for i := range c.cfg.Brokers {
-		c.nodes = append(c.nodes, &node{cluster: c, id: i, name: fmt.Sprintf("broker-%d", i), broker: true, controller: c.cfg.Brokers == 1})
+		c.nodes = append(c.nodes, &node{
+			cluster: c, id: i, name: fmt.Sprintf("broker-%d", i), broker: true,
+			controller: c.cfg.Brokers == 1,
+		})
 	}
 	if c.cfg.Brokers > 1 {
 		c.nodes = append(c.nodes, &node{cluster: c, id: controllerID, name: "controller", controller: true})

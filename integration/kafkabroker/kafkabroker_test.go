@@ -32,7 +32,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
 // produce writes one record, acknowledged by all replicas, with one attempt.
 func produce(ctx context.Context, cl *kafka.Client, topic, value string) error {
 	res, err := cl.Produce(ctx, &kafka.ProduceRequest{
-		Topic: topic, RequiredAcks: kafka.RequireAll, Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte(value))}),
+		Topic: topic, RequiredAcks: kafka.RequireAll,
+		Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte(value))}),
 	})
 	if err == nil {
 		err = res.Error
@@ -75,7 +76,8 @@ func TestCluster_of_one_broker_keeps_ports_and_data_whatever_ends_it(t *testing.
 	assert.Error(t, produce(within(t, 500*time.Millisecond), cl, "kept", "late"),
 		"a broker that is paused took a record")
 	require.NoError(t, c.Resume(0))
-	require.NoError(t, poll(within(t, time.Minute), "produce", func(ctx context.Context) error { return produce(ctx, cl, "kept", "resumed") }))
+	require.NoError(t, poll(within(t, time.Minute), "produce",
+		func(ctx context.Context) error { return produce(ctx, cl, "kept", "resumed") }))
 
 	require.NoError(t, c.Stop(within(t, time.Minute), 0))
 	assert.Equal(t, 0, c.PID(0), "a broker that was stopped runs")
@@ -88,7 +90,8 @@ func TestCluster_of_one_broker_keeps_ports_and_data_whatever_ends_it(t *testing.
 	}))(t)
 	all := strconv.FormatInt(end.Topics["kept"][0].LastOffset, 10) // three, or four with the one that came late
 	read := must.Get(c.ConsoleConsumer(within(t, time.Minute), "kept", "--from-beginning", "--max-messages", all))(t)
-	if got := strings.Fields(string(read)); !slices.Equal(slices.DeleteFunc(got, func(s string) bool { return s == "late" }), []string{"before", "after", "resumed"}) {
+	if got := strings.Fields(string(read)); !slices.Equal(slices.DeleteFunc(got,
+		func(s string) bool { return s == "late" }), []string{"before", "after", "resumed"}) {
 		t.Errorf("the console consumer read %q", got)
 	}
 }
@@ -137,7 +140,8 @@ func TestCluster_CreateTopic_says_what_is_wrong(t *testing.T) {
 	for _, topic := range res.Topics {
 		topics = append(topics, topic.Name)
 	}
-	if !slices.Contains(topics, "there") || slices.ContainsFunc(topics, func(s string) bool { return strings.Contains(s, "ready") }) {
+	if !slices.Contains(topics, "there") || slices.ContainsFunc(topics,
+		func(s string) bool { return strings.Contains(s, "ready") }) {
 		t.Errorf("topics %q: want the one that was created, and none of the check", topics)
 	}
 }
@@ -146,7 +150,8 @@ func TestCluster_Tool_runs_what_Kafka_brings(t *testing.T) {
 	t.Parallel()
 	c := shared.ForTest(t)
 	require.NoError(t, c.CreateTopic(t.Context(), "listed", 1, 0, nil))
-	out, err := c.Tool(within(t, time.Minute), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", c.Bootstrap(), "--list")
+	out, err := c.Tool(within(t, time.Minute), "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", c.Bootstrap(),
+		"--list")
 	require.NoError(t, err)
 	assert.Contains(t, strings.Fields(string(out)), "listed", "listed %q", out)
 	_, err = c.Tool(within(t, time.Minute), "kafka.None")
@@ -234,7 +239,10 @@ func TestCluster_closed_starts_nothing(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close())
 	assert.ErrorIs(t, must.Err(os.Stat(c.dir)), fs.ErrNotExist, "the temporary directory %s, want it removed", c.dir)
-	for _, err := range []error{c.Restart(t.Context(), 0), c.Kill(0), c.Pause(0), c.CreateTopic(t.Context(), "x", 1, 1, nil), c.Kill(1)} {
+	for _, err := range []error{
+		c.Restart(t.Context(), 0), c.Kill(0), c.Pause(0),
+		c.CreateTopic(t.Context(), "x", 1, 1, nil), c.Kill(1),
+	} {
 		assert.Error(t, err, "no error")
 	}
 }

@@ -87,7 +87,8 @@ func (l *Listener) complete() error {
 	case !slices.Contains([]Protocol{Plaintext, TLS, SASLPlaintext, SASLTLS}, l.Protocol):
 		return fmt.Errorf("listener %s: unknown protocol %q", l.Name, l.Protocol)
 	case !listenerName.MatchString(l.Name), l.Name == internalListener, l.Name == controllerListener:
-		return fmt.Errorf("listener %q: a name is upper-case letters, digits and _, and neither %s nor %s", l.Name, internalListener, controllerListener)
+		return fmt.Errorf("listener %q: a name is upper-case letters, digits and _, and neither %s nor %s", l.Name,
+			internalListener, controllerListener)
 	case len(l.Mechanisms) > 0 && !l.Protocol.sasl():
 		return fmt.Errorf("listener %s: %s has no mechanisms", l.Name, l.Protocol)
 	case l.ClientCertificate && !l.Protocol.tls():

@@ -63,7 +63,8 @@ func (n *node) start(ctx context.Context) error {
 	if err := n.format(ctx); err != nil {
 		return err
 	}
-	options := slices.Concat([]string{"-Xms64m", "-Xmx256m"}, quickOptions, n.cluster.issuer.options(), n.cluster.cfg.JVMOptions)
+	options := slices.Concat([]string{"-Xms64m", "-Xmx256m"}, quickOptions, n.cluster.issuer.options(),
+		n.cluster.cfg.JVMOptions)
 	i := n.cluster.inst
 	cmd := exec.Command(i.java.path, i.args(options, "kafka.Kafka", n.path(propertiesName))...)
 	cmd.Dir = n.path("")

@@ -39,7 +39,8 @@ func (n *node) died() error {
 	if p.Running() {
 		return nil
 	}
-	return fmt.Errorf("%s ended before it was ready: %s\n%s", n.name, p.State(), complaints(n.path(logName), n.logFrom.Load()))
+	return fmt.Errorf("%s ended before it was ready: %s\n%s", n.name, p.State(),
+		complaints(n.path(logName), n.logFrom.Load()))
 }
 
 const logTail = 8 << 10

@@ -88,7 +88,8 @@ func (n *node) properties() []byte {
 		"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500", "group.initial.rebalance.delay.ms": "0",
 		// Less memory and fewer threads.
 		"log.cleaner.dedupe.buffer.size": "4194304", "num.network.threads": "2", "num.io.threads": "4",
-		"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3", "share.coordinator.state.topic.num.partitions": "3",
+		"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3",
+		"share.coordinator.state.topic.num.partitions": "3",
 		// What waits for minutes by default.
 		"log.initial.task.delay.ms": "500", "log.cleaner.backoff.ms": "1000", "log.retention.check.interval.ms": "1000",
 		"log.segment.delete.delay.ms": "1000", "producer.id.expiration.check.interval.ms": "1000",
@@ -146,7 +147,8 @@ func (n *node) listen(p map[string]string) {
 // encodeProperties writes what java.util.Properties reads.
 func encodeProperties(p map[string]string) []byte {
 	var b bytes.Buffer
-	escape := strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, " ", `\ `, "=", `\=`, ":", `\:`, "#", `\#`, "!", `\!`)
+	escape := strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, " ", `\ `, "=", `\=`, ":", `\:`, "#",
+		`\#`, "!", `\!`)
 	for _, key := range slices.Sorted(maps.Keys(p)) {
 		fmt.Fprintf(&b, "%s=%s\n", escape.Replace(key), escape.Replace(p[key]))
 	}

@@ -76,7 +76,8 @@ func (c *Cluster) ready(ctx context.Context, brokers []*node) error {
 		cl, done := client(brokers...)
 		defer done()
 		res, err := cl.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
-		if err == nil && !errors.Is(res.Errors[topic], kafka.UnknownTopicOrPartition) { // it may have been deleted by the attempt before
+		// It may have been deleted by the attempt before.
+		if err == nil && !errors.Is(res.Errors[topic], kafka.UnknownTopicOrPartition) {
 			err = res.Errors[topic]
 		}
 		return err
@@ -104,7 +105,8 @@ func (c *Cluster) probe(ctx context.Context, topic string, brokers []*node) erro
 		ConfigEntries: []kafka.ConfigEntry{{ConfigName: "min.insync.replicas", ConfigValue: "1"}},
 	}
 	for i, n := range brokers {
-		create.ReplicaAssignments = append(create.ReplicaAssignments, kafka.ReplicaAssignment{Partition: i, Replicas: []int{n.id}})
+		create.ReplicaAssignments = append(create.ReplicaAssignments,
+			kafka.ReplicaAssignment{Partition: i, Replicas: []int{n.id}})
 	}
 	created, err := cl.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{create}})
 	if err == nil && !errors.Is(created.Errors[topic], kafka.TopicAlreadyExists) { // by the attempt before

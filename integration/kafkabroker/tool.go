@@ -43,7 +43,8 @@ func (i *installation) run(ctx context.Context, options []string, class string, 
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, 5*time.Second
 	if err := cmd.Run(); err != nil {
-		return stdout.Bytes(), fmt.Errorf("run %s: %w\n%s%s", class, errors.Join(context.Cause(ctx), err), last(stdout.Bytes()), last(stderr.Bytes()))
+		return stdout.Bytes(), fmt.Errorf("run %s: %w\n%s%s", class, errors.Join(context.Cause(ctx), err),
+			last(stdout.Bytes()), last(stderr.Bytes()))
 	}
 	return stdout.Bytes(), nil
 }

@@ -49,7 +49,8 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 func TestOpen_refuses_a_topic_that_deletes_and_names_what_mends_it(t *testing.T) {
 	rig.Parallel(t, rig.All)
 	c := shared.ForTest(t)
-	require.NoError(t, c.CreateTopic(t.Context(), "checkpoints-delete", 1, 1, map[string]string{"cleanup.policy": "compact,delete"}))
+	require.NoError(t, c.CreateTopic(t.Context(), "checkpoints-delete", 1, 1,
+		map[string]string{"cleanup.policy": "compact,delete"}))
 	_, err := kafka.Open(t.Context(), kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-delete"}, audit)
 	var settings *kafka.SettingsError
 	require.True(t, errors.As(err, &settings), "error %v, want a SettingsError", err)
@@ -70,7 +71,8 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	var log bytes.Buffer
 	cfg := kafka.Config{
 		Brokers: c.AddressesOf(string(kafkabroker.SASLPlaintext)), Topic: topic,
-		Auth: kafka.Auth{Mechanism: kafkabroker.Plain, User: "bridge", Password: "secret"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Auth: kafka.Auth{Mechanism: kafkabroker.Plain, User: "bridge", Password: "secret"},
+		Log:  slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	allow := func(resource kafkago.ResourceType, name string, operations ...kafkago.ACLOperationType) {
 		require.NoError(t, c.Allow(t.Context(), "bridge", resource, name, operations...))
@@ -107,11 +109,15 @@ func TestOpen_that_must_not_create_the_topic_says_how_to(t *testing.T) {
 	}, audit)
 	var settings *kafka.SettingsError
 	require.True(t, errors.As(err, &settings), "error %v, want a SettingsError", err)
-	words := strings.Fields(strings.Replace(settings.Command, c.AddressesOf(string(kafkabroker.SASLPlaintext))[0], c.Addresses()[0], 1))
+	words := strings.Fields(strings.Replace(settings.Command, c.AddressesOf(string(kafkabroker.SASLPlaintext))[0],
+		c.Addresses()[0], 1))
 	require.Equal(t, "kafka-topics.sh", words[0], "the command is %q", settings.Command)
 	out, err := c.Tool(t.Context(), "org.apache.kafka.tools.TopicCommand", words[1:]...)
 	require.NoError(t, err, "%s: %v\n%s", settings.Command, err, out)
-	require.NoError(t, mustOpen(t, kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-forbidden"}).Commit(t.Context(), rows(0, 1, 1)))
+	require.NoError(t, mustOpen(t, kafka.Config{
+		Brokers: c.Addresses(),
+		Topic:   "checkpoints-forbidden",
+	}).Commit(t.Context(), rows(0, 1, 1)))
 }
 
 // Commits go on while the broker is killed and comes back; those that returned are there, and nothing else is.
@@ -175,7 +181,8 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-compacted", Partitions: 1}
 	s, want := mustOpen(t, cfg), storetest.Empty()
 	alter(t, c, cfg.Topic, map[string]string{
-		"segment.ms": "500", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "100", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1000",
+		"segment.ms": "500", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "100", "min.compaction.lag.ms": "0",
+		"max.compaction.lag.ms": "1000",
 	})
 	commit := func(b *checkpoint.Batch) {
 		require.NoError(t, s.Commit(t.Context(), b))
@@ -206,7 +213,10 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 	hold := len(want.Rows["pods.v1"]) + 4 // origin, barrier, head, stream
 	deadline := time.Now().Add(2 * time.Minute)
 	for n := 200; ; n++ {
-		commit(&checkpoint.Batch{Identity: audit, Streams: map[string]checkpoint.Stream{"pods.v1": {Position: fmt.Sprint(n)}}})
+		commit(&checkpoint.Batch{
+			Identity: audit,
+			Streams:  map[string]checkpoint.Stream{"pods.v1": {Position: fmt.Sprint(n)}},
+		})
 		there, nulls := records(t, cfg)
 		// Of the last commits, and of the removed rows' last word, some are not compacted yet.
 		if there >= hold && there+nulls <= hold+20 {
@@ -225,10 +235,16 @@ func alter(t *testing.T, c *kafkabroker.Cluster, topic string, settings map[stri
 	t.Helper()
 	var entries []kafkago.IncrementalAlterConfigsRequestConfig
 	for name, value := range settings {
-		entries = append(entries, kafkago.IncrementalAlterConfigsRequestConfig{Name: name, Value: value, ConfigOperation: kafkago.ConfigOperationSet})
+		entries = append(entries, kafkago.IncrementalAlterConfigsRequestConfig{
+			Name: name, Value: value,
+			ConfigOperation: kafkago.ConfigOperationSet,
+		})
 	}
 	res, err := c.Admin().IncrementalAlterConfigs(t.Context(), &kafkago.IncrementalAlterConfigsRequest{
-		Resources: []kafkago.IncrementalAlterConfigsRequestResource{{ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic, Configs: entries}},
+		Resources: []kafkago.IncrementalAlterConfigsRequestResource{{
+			ResourceType: kafkago.ResourceTypeTopic,
+			ResourceName: topic, Configs: entries,
+		}},
 	})
 	if err == nil {
 		err = res.Resources[0].Error

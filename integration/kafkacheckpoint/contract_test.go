@@ -32,7 +32,10 @@ func keepsTheContract(t *testing.T, addresses []string) {
 	users, ctx := &storetest.Taking{}, t.Context()
 	storetest.Run(t, func(place string, want checkpoint.Identity) (storetest.Store, error) {
 		return users.Take(place, func() (storetest.Store, error) {
-			return kafka.Open(ctx, kafka.Config{Brokers: addresses, Topic: topicOf(filepath.Dir(place)), Name: filepath.Base(place), Partitions: 3}, want)
+			return kafka.Open(ctx, kafka.Config{
+				Brokers: addresses, Topic: topicOf(filepath.Dir(place)),
+				Name: filepath.Base(place), Partitions: 3,
+			}, want)
 		})
 	})
 }
@@ -61,7 +64,8 @@ func TestStore_survives_what_brokers_do(t *testing.T) {
 	cfg := kafka.Config{Brokers: c.ListenAddrs(), Topic: "checkpoints", Partitions: 2}
 	s, want := mustOpen(t, cfg), storetest.Empty()
 	faults := []*kerr.Error{
-		kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NotEnoughReplicas, kerr.LeaderNotAvailable, kerr.NotLeaderForPartition,
+		kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NotEnoughReplicas, kerr.LeaderNotAvailable,
+		kerr.NotLeaderForPartition,
 		kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID, kerr.KafkaStorageError,
 	}
 	for n := range 120 {

@@ -57,12 +57,16 @@ func TestClient_fetches_tokens_as_itself(t *testing.T) {
 	}))
 	defer issuer.Close()
 	as := func(secret string) kafka.Config {
-		return kafka.Config{Auth: kafka.Auth{Mechanism: kafka.OAuthBearer, TokenURL: issuer.URL, ClientID: "bridge", ClientSecret: secret}}
+		return kafka.Config{Auth: kafka.Auth{
+			Mechanism: kafka.OAuthBearer, TokenURL: issuer.URL, ClientID: "bridge",
+			ClientSecret: secret,
+		}}
 	}
 	works(t, client(t, c, "SASL_PLAINTEXT", as("hunter2")))
 	assert.EqualValues(t, 1, asked.Load(), "tokens were fetched")
 	_, err := client(t, c, "SASL_PLAINTEXT", as("hunter3")).Topics(t.Context())
-	wantError(t, c, "SASL_PLAINTEXT", err, "ask for topics: fetch a token: "+issuer.URL+" says 401 Unauthorized: invalid_client")
+	wantError(t, c, "SASL_PLAINTEXT", err,
+		"ask for topics: fetch a token: "+issuer.URL+" says 401 Unauthorized: invalid_client")
 }
 
 // What was renewed in its file is used for the next connection.

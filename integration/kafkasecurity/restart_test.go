@@ -24,8 +24,11 @@ import (
 func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
 	t.Parallel()
 	c := kafkabroker.ForTest(t, kafkabroker.Config{
-		Listeners: append(kafkabroker.EveryListener(), kafkabroker.Listener{Name: "SASLMTLS", Protocol: kafkabroker.SASLTLS, ClientCertificate: true}),
-		Users:     map[string]string{"alice": "wonderland"},
+		Listeners: append(kafkabroker.EveryListener(), kafkabroker.Listener{
+			Name: "SASLMTLS", Protocol: kafkabroker.SASLTLS,
+			ClientCertificate: true,
+		}),
+		Users: map[string]string{"alice": "wonderland"},
 	})
 	require.NoError(t, c.CreateTopic(t.Context(), topic, 1, 0, nil))
 	cert, key, err := c.Certificate("alice")
@@ -37,7 +40,8 @@ func TestClient_takes_no_restart_for_a_mistake(t *testing.T) {
 	var all sync.WaitGroup
 	said := &sayings{texts: map[string]int{}, last: map[string]string{}, times: map[outcome]int{}}
 	clients := map[string]kafka.Config{
-		"PLAINTEXT": {}, "SSL": {TLS: trusting}, "MTLS": {TLS: certified}, "SASL_PLAINTEXT": {Auth: as}, "SASL_SSL": {Auth: as, TLS: trusting},
+		"PLAINTEXT": {}, "SSL": {TLS: trusting}, "MTLS": {TLS: certified}, "SASL_PLAINTEXT": {Auth: as},
+		"SASL_SSL": {Auth: as, TLS: trusting},
 		"SASLMTLS": {Auth: as, TLS: certified},
 	}
 	for listener := range clients {

@@ -32,7 +32,10 @@ const topic = "secured"
 var shared = kafkabroker.NewShared(kafkabroker.Config{
 	Listeners: append(
 		kafkabroker.EveryListener(),
-		kafkabroker.Listener{Name: "SCRAMONLY", Protocol: kafkabroker.SASLPlaintext, Mechanisms: []string{kafkabroker.SCRAM256, kafkabroker.SCRAM512}},
+		kafkabroker.Listener{
+			Name: "SCRAMONLY", Protocol: kafkabroker.SASLPlaintext,
+			Mechanisms: []string{kafkabroker.SCRAM256, kafkabroker.SCRAM512},
+		},
 		kafkabroker.Listener{Name: "MTLS12", Protocol: kafkabroker.TLS, ClientCertificate: true},
 		kafkabroker.Listener{Name: "SHORT", Protocol: kafkabroker.SASLPlaintext},
 		kafkabroker.Listener{Name: "SHORTTLS", Protocol: kafkabroker.SASLTLS},

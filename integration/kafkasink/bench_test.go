@@ -36,7 +36,10 @@ const (
 
 var fast = kafkabroker.NewShared(kafkabroker.Config{
 	JVMOptions: []string{"-Xmx1g", "-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC"},
-	Properties: map[string]string{"log.retention.bytes": "268435456", "log.segment.bytes": "67108864", "num.io.threads": "8", "num.network.threads": "3"},
+	Properties: map[string]string{
+		"log.retention.bytes": "268435456", "log.segment.bytes": "67108864",
+		"num.io.threads": "8", "num.network.threads": "3",
+	},
 })
 
 // contender publishes n records to a topic and returns when all are acknowledged.
@@ -52,7 +55,11 @@ type taken struct{ rate, broker, cpu, bytes, allocs float64 }
 var contenders = []contender{
 	{"sink", publishSink},
 	{"franz", func(b *testing.B, r *testTopic, n int) taken { return publishFranz(b, r, n, 0) }},
-	{"franz-linger-5ms", func(b *testing.B, r *testTopic, n int) taken { return publishFranz(b, r, n, 5*time.Millisecond) }},
+	{"franz-linger-5ms", func(b *testing.B, r *testTopic,
+		n int,
+	) taken {
+		return publishFranz(b, r, n, 5*time.Millisecond)
+	}},
 	{"perf-test", publishPerfTest},
 }
 
@@ -147,7 +154,8 @@ func benchMessages(topic string) []*sink.Message {
 	var all []*sink.Message
 	for n := range benchKeys {
 		m := message(topic, fmt.Sprintf("prod/core/pods/default/web-%d", n), 1)
-		m.Attributes = append(m.Attributes, sink.Attribute{Name: "time", Value: "2026-01-02T03:04:05Z"}, sink.Attribute{Name: "resourceversion", Value: "12345678"})
+		m.Attributes = append(m.Attributes, sink.Attribute{Name: "time", Value: "2026-01-02T03:04:05Z"},
+			sink.Attribute{Name: "resourceversion", Value: "12345678"})
 		m.Data = value
 		all = append(all, m)
 	}
@@ -166,7 +174,8 @@ func publishSink(b *testing.B, r *testTopic, n int) taken {
 		require.NoError(b, <-ended)
 	}()
 	messages := benchMessages(r.topic)
-	s.Publish(ctx, messages[0], func(_ sink.Receipt, err error) { require.NoError(b, err) }) // it waits for the topic to be open
+	// It waits for the topic to be open.
+	s.Publish(ctx, messages[0], func(_ sink.Receipt, err error) { require.NoError(b, err) })
 	return measured(n, func() {
 		var all sync.WaitGroup
 		all.Add(n)
@@ -181,14 +190,18 @@ func publishSink(b *testing.B, r *testTopic, n int) taken {
 }
 
 func publishFranz(b *testing.B, r *testTopic, n int, linger time.Duration) taken {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(r.AddressesOf(direct)...), kgo.MaxBufferedRecords(benchWindow), kgo.RequiredAcks(kgo.AllISRAcks()),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(r.AddressesOf(direct)...), kgo.MaxBufferedRecords(benchWindow),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(linger))
 	require.NoError(b, err)
 	defer cl.Close()
 	messages := benchMessages(r.topic)
 	var records []kgo.Record
 	for _, m := range messages {
-		rec := kgo.Record{Topic: r.topic, Key: []byte(m.Key), Value: m.Data, Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte(m.ContentType)}}}
+		rec := kgo.Record{
+			Topic: r.topic, Key: []byte(m.Key), Value: m.Data,
+			Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte(m.ContentType)}},
+		}
 		for _, a := range m.Attributes[:len(m.Attributes)-1] {
 			rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: "ce_" + a.Name, Value: []byte(a.Value)})
 		}
@@ -223,8 +236,10 @@ func recordSize(m *sink.Message) int {
 
 // publishPerfTest runs Kafka's own tool, with the settings that were the fastest here.
 func publishPerfTest(b *testing.B, r *testTopic, n int) taken {
-	out, err := r.Tool(b.Context(), "org.apache.kafka.tools.ProducerPerformance", "--topic", r.topic, "--num-records", strconv.Itoa(n),
-		"--record-size", strconv.Itoa(recordSize(benchMessages(r.topic)[0])), "--throughput", "-1", "--producer-props", "bootstrap.servers="+r.Bootstrap(),
+	out, err := r.Tool(b.Context(), "org.apache.kafka.tools.ProducerPerformance", "--topic", r.topic, "--num-records",
+		strconv.Itoa(n),
+		"--record-size", strconv.Itoa(recordSize(benchMessages(r.topic)[0])), "--throughput", "-1", "--producer-props",
+		"bootstrap.servers="+r.Bootstrap(),
 		"acks=all", "enable.idempotence=true", "batch.size=524288", "linger.ms=5")
 	require.NoError(b, err)
 	found := perfTestRate.FindSubmatch(out)

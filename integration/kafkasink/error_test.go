@@ -57,7 +57,8 @@ func answering(c *kfake.Cluster, answers ...*kerr.Error) (asked *atomic.Int32) {
 		topic := kmsg.NewProduceResponseTopic()
 		topic.Topic = r.Topics[0].Topic
 		partition := kmsg.NewProduceResponseTopicPartition()
-		partition.Partition, partition.ErrorCode, partition.BaseOffset = r.Topics[0].Partitions[0].Partition, answers[n].Code, -1
+		partition.Partition, partition.ErrorCode, partition.BaseOffset = r.Topics[0].Partitions[0].Partition, answers[n].Code,
+			-1
 		topic.Partitions = append(topic.Partitions, partition)
 		res.Topics = append(res.Topics, topic)
 		return res, nil, true
@@ -68,8 +69,10 @@ func answering(c *kfake.Cluster, answers ...*kerr.Error) (asked *atomic.Int32) {
 func TestSink_repeats_what_may_succeed(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*kerr.Error{
-		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.RequestTimedOut, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.UnknownTopicOrPartition,
-		kerr.TopicAuthorizationFailed, kerr.UnknownServerError, kerr.KafkaStorageError, kerr.CorruptMessage, kerr.ThrottlingQuotaExceeded,
+		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.RequestTimedOut, kerr.NotEnoughReplicas,
+		kerr.NotEnoughReplicasAfterAppend, kerr.UnknownTopicOrPartition,
+		kerr.TopicAuthorizationFailed, kerr.UnknownServerError, kerr.KafkaStorageError, kerr.CorruptMessage,
+		kerr.ThrottlingQuotaExceeded,
 	} {
 		t.Run(e.Message, func(t *testing.T) {
 			c, cfg := fake(t)
@@ -112,13 +115,17 @@ func TestSink_is_interrupted_where_a_broker_does_not_know_the_sequence(t *testin
 
 func TestSink_goes_on_after_what_a_broker_refuses_for_good(t *testing.T) {
 	t.Parallel()
-	for _, answers := range [][]*kerr.Error{{kerr.InvalidRecord}, slices.Repeat([]*kerr.Error{kerr.InvalidTimestamp}, 1501)} {
+	for _, answers := range [][]*kerr.Error{
+		{kerr.InvalidRecord},
+		slices.Repeat([]*kerr.Error{kerr.InvalidTimestamp}, 1501),
+	} {
 		e := answers[0]
 		c, cfg := fake(t)
 		s := start(t, cfg)
 		first := publish(t, s, message(faked, "a", 1))
 		answering(c, answers...)
-		if a := wait(t, send(t, s, message(faked, "b", 1))); !sink.IsPermanent(a.err) || !strings.Contains(a.err.Error(), "publish b.1") {
+		if a := wait(t, send(t, s, message(faked, "b", 1))); !sink.IsPermanent(a.err) ||
+			!strings.Contains(a.err.Error(), "publish b.1") {
 			t.Errorf("%s: %v", e.Message, a.err)
 		}
 		answering(c)
@@ -169,7 +176,8 @@ func refusingAfter(c *kfake.Cluster, limit time.Time) (sent func() []time.Time) 
 		}
 		res := r.ResponseKind().(*kmsg.ProduceResponse)
 		topic, partition := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
-		topic.Topic, partition.Partition, partition.ErrorCode = r.Topics[0].Topic, r.Topics[0].Partitions[0].Partition, kerr.InvalidTimestamp.Code
+		topic.Topic, partition.Partition, partition.ErrorCode = r.Topics[0].Topic, r.Topics[0].Partitions[0].Partition,
+			kerr.InvalidTimestamp.Code
 		topic.Partitions = append(topic.Partitions, partition)
 		res.Topics = append(res.Topics, topic)
 		return res, nil, true
@@ -213,7 +221,8 @@ func TestSink_publishes_without_a_fence_where_it_may_not_have_one(t *testing.T) 
 	denyID(c)
 	s := start(t, cfg)
 	publish(t, s, message(faked, "a", 1))
-	if want := "an older process of this pipeline cannot be fenced"; !strings.Contains(said.String(), want) || !strings.Contains(said.String(), "kube-eventbridge.test.p") {
+	if want := "an older process of this pipeline cannot be fenced"; !strings.Contains(said.String(), want) ||
+		!strings.Contains(said.String(), "kube-eventbridge.test.p") {
 		t.Errorf("it says\n%s", said)
 	}
 }
@@ -226,7 +235,8 @@ func TestSink_ends_without_a_fence_where_it_has_to_have_one(t *testing.T) {
 	s := must.Get(kafka.New(cfg))(t)
 	ctx := must.Within(t, time.Minute)
 	var unusable *sink.UnusableError
-	if err := s.Run(ctx); !errors.As(err, &unusable) || !strings.Contains(err.Error(), "kube-eventbridge.test.p."+faked+" is missing") {
+	if err := s.Run(ctx); !errors.As(err, &unusable) ||
+		!strings.Contains(err.Error(), "kube-eventbridge.test.p."+faked+" is missing") {
 		t.Errorf("it ends with %v", err)
 	}
 }

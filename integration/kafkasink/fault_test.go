@@ -119,7 +119,8 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 		rounds                  = 2
 	)
 	c := kafkabroker.ForTest(t, kafkabroker.Config{
-		Brokers: 3, Listeners: listeners(), Properties: map[string]string{"broker.session.timeout.ms": "4000"}, // on a busy machine nobody answers within two
+		// On a busy machine nobody answers within two.
+		Brokers: 3, Listeners: listeners(), Properties: map[string]string{"broker.session.timeout.ms": "4000"},
 	})
 	r := newTopic(t, c, partitions, nil)
 	cfg := r.config(proxied)
@@ -169,7 +170,8 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 	total := r.total(t, s)
 	all.check(t, total)
 	t.Logf("%d records, %d kills, %d freezes, %d leaders moved, %d times all connections cut, %d retries, longest %v",
-		all.published.Load(), rounds, rounds, moves.Load(), cuts.Load(), retries.Load(), time.Duration(all.longest.Load()).Round(time.Millisecond))
+		all.published.Load(), rounds, rounds, moves.Load(), cuts.Load(), retries.Load(),
+		time.Duration(all.longest.Load()).Round(time.Millisecond))
 	assert.Equal(t, all.published.Load()+partitions, int64(total),
 		"%d records for %d messages and %d barriers", total, all.published.Load(), partitions)
 	rig.Try(t, "it is ready", s.Ready)

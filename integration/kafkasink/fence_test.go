@@ -124,7 +124,8 @@ const childVariable = "KUBE_EVENTBRIDGE_KAFKASINK_CHILD"
 // child publishes until its sink ends, and ends this process: with 0 if the sink was fenced.
 func child(t *testing.T, where []string) {
 	s := newSink(t, kafka.Config{
-		Brokers: where[:1], Topic: where[1], Cluster: "test", Pipeline: where[1], Wait: 10 * time.Millisecond, Timeout: 5 * time.Second,
+		Brokers: where[:1], Topic: where[1], Cluster: "test", Pipeline: where[1], Wait: 10 * time.Millisecond,
+		Timeout: 5 * time.Second,
 	})
 	say := func(what any) { _, _ = fmt.Fprintln(os.Stdout, what) }
 	ended := make(chan error, 1)

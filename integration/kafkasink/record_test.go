@@ -42,7 +42,8 @@ func TestSink_writes_the_binding_byte_for_byte(t *testing.T) {
 	r := newTopic(t, shared.ForTest(t), 1, nil)
 	s := start(t, r.config(direct))
 	publish(t, s, &sink.Message{
-		Subject: r.topic, Key: "prod/core/pods/default/web-0", ID: "u.7", ContentType: "application/json", Data: []byte(`{"a":"ä"}`),
+		Subject: r.topic, Key: "prod/core/pods/default/web-0", ID: "u.7", ContentType: "application/json",
+		Data: []byte(`{"a":"ä"}`),
 		Attributes: []sink.Attribute{
 			{Name: "specversion", Value: "1.0"},
 			{Name: "type", Value: "t"},
@@ -54,7 +55,8 @@ func TestSink_writes_the_binding_byte_for_byte(t *testing.T) {
 		},
 	})
 	publish(t, s, &sink.Message{
-		Subject: r.topic, Key: "prod/core/pods/default/web-0", ID: "u.8", ContentType: "application/cloudevents+json", Data: []byte(`{"id":"u.8"}`),
+		Subject: r.topic, Key: "prod/core/pods/default/web-0", ID: "u.8", ContentType: "application/cloudevents+json",
+		Data: []byte(`{"id":"u.8"}`),
 	})
 	got := others(r.records(t, r.topic))
 	want := []string{

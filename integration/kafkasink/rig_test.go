@@ -173,7 +173,8 @@ func (r *running) end(t testing.TB) error {
 func message(topic, key string, n int) *sink.Message {
 	id := fmt.Sprintf("%s.%d", key, n)
 	return &sink.Message{
-		Subject: topic, Key: key, ID: id, ContentType: "application/json", Data: fmt.Appendf(nil, `{"key":%q,"n":%d}`, key, n),
+		Subject: topic, Key: key, ID: id, ContentType: "application/json",
+		Data: fmt.Appendf(nil, `{"key":%q,"n":%d}`, key, n),
 		Attributes: []sink.Attribute{
 			{Name: "specversion", Value: "1.0"},
 			{Name: "id", Value: id},
@@ -275,7 +276,10 @@ func (r *testTopic) records(t testing.TB, topic string) (all []record) {
 func (r *testTopic) log(t *testing.T) (all []sink.Stored) {
 	for _, rec := range r.records(t, r.topic) {
 		if !rec.own() && rec.Value != nil {
-			st := sink.Stored{Sequence: uint64(rec.Offset) + 1, Partition: rec.partition, Time: rec.Time, Data: rec.Value, ContentType: rec.header("content-type")}
+			st := sink.Stored{
+				Sequence: uint64(rec.Offset) + 1, Partition: rec.partition, Time: rec.Time, Data: rec.Value,
+				ContentType: rec.header("content-type"),
+			}
 			for _, h := range rec.Headers {
 				if name, is := strings.CutPrefix(h.Name, "ce_"); is {
 					st.Attributes = append(st.Attributes, sink.Attribute{Name: name, Value: string(h.Value)})
@@ -298,7 +302,8 @@ var structuredID = regexp.MustCompile(`"id":"([^"]*)"`)
 // admin returns a client that leaves nothing running when it is done.
 func (r *testTopic) admin() (c *kafkago.Client, done func()) {
 	transport := &kafkago.Transport{}
-	return &kafkago.Client{Addr: kafkago.TCP(r.AddressesOf(direct)...), Transport: transport, Timeout: 20 * time.Second}, transport.CloseIdleConnections
+	return &kafkago.Client{Addr: kafkago.TCP(r.AddressesOf(direct)...), Transport: transport, Timeout: 20 * time.Second},
+		transport.CloseIdleConnections
 }
 
 // purge removes all records of a topic, as limits do.
@@ -310,7 +315,8 @@ func (r *testTopic) purge(t *testing.T, topic string, partitions int) {
 	}
 	file := filepath.Join(t.TempDir(), "offsets.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{"version":1,"partitions":[`+strings.Join(list, ",")+`]}`), 0o600))
-	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)
+	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(),
+		"--offset-json-file", file)
 	require.NoError(t, err)
 	require.NoError(t, pause.For(t.Context(), 3*purgeKept))
 }

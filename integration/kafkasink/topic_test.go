@@ -35,7 +35,8 @@ func TestSink_says_how_to_create_a_topic_that_is_missing(t *testing.T) {
 	var unusable *sink.UnusableError
 	err := launch(t, r.config(direct)).end(t)
 	require.True(t, errors.As(err, &unusable), "Run: %v", err)
-	command := "kafka-topics.sh --bootstrap-server " + r.AddressesOf(direct)[0] + " --create --topic " + r.topic + " --partitions 12 --replication-factor 1 --config min.insync.replicas=1,"
+	command := "kafka-topics.sh --bootstrap-server " + r.AddressesOf(direct)[0] + " --create --topic " + r.topic +
+		" --partitions 12 --replication-factor 1 --config min.insync.replicas=1,"
 	assert.Contains(t, unusable.Advice, command, "it says %v", unusable)
 }
 
@@ -46,7 +47,9 @@ func TestCreateTopic_says_how_many_replicas_there_can_be(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	err = client.CreateTopic(t.Context(), internal.TopicSpec{Name: r.topic, Replicas: 3})
-	if err == nil || !strings.HasSuffix(err.Error(), "it was to have 3 replicas, and the number of brokers is 1: set replicas to at most that") {
+	if err == nil ||
+		!strings.HasSuffix(err.Error(),
+			"it was to have 3 replicas, and the number of brokers is 1: set replicas to at most that") {
 		t.Errorf("it says %v", err)
 	}
 }
@@ -55,7 +58,10 @@ func TestSink_creates_a_topic_where_it_may(t *testing.T) {
 	t.Parallel()
 	r := &testTopic{shared.ForTest(t), name(t)}
 	cfg := r.config(direct)
-	cfg.Create = &kafka.Create{Partitions: 5, Replicas: 1, Settings: map[string]string{"cleanup.policy": "compact", "unclean.leader.election.enable": "true"}}
+	cfg.Create = &kafka.Create{
+		Partitions: 5, Replicas: 1,
+		Settings: map[string]string{"cleanup.policy": "compact", "unclean.leader.election.enable": "true"},
+	}
 	cfg.Compression = batch.Zstd
 	said := &testlog.Text{}
 	cfg.Log = said.Logger()
@@ -64,7 +70,8 @@ func TestSink_creates_a_topic_where_it_may(t *testing.T) {
 	b := must.Get(s.Bounds(t.Context(), nil))(t)
 	assert.Len(t, b.Partitions, 5, "partitions")
 	for _, want := range []string{
-		"topic created", "unclean.leader.election.enable=true: a replica", "min.insync.replicas=1: a record", "cleanup.policy=compact: only the newest",
+		"topic created", "unclean.leader.election.enable=true: a replica", "min.insync.replicas=1: a record",
+		"cleanup.policy=compact: only the newest",
 		"cleanup.policy=compact without tombstones",
 	} {
 		assert.Equal(t, 1, strings.Count(said.String(), want), "%q is not said once:\n%s", want, said)
@@ -81,7 +88,8 @@ func TestSink_warns_of_partitions_that_come_later(t *testing.T) {
 	before := publish(t, s, message(r.topic, "key", 1))
 	client, done := r.admin()
 	defer done()
-	res, err := client.CreatePartitions(t.Context(), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: r.topic, Count: 9}}})
+	res, err := client.CreatePartitions(t.Context(),
+		&kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: r.topic, Count: 9}}})
 	require.NoError(t, err)
 	require.NoError(t, res.Errors[r.topic])
 	rig.Try(t, "it is said", func() error {
@@ -90,7 +98,8 @@ func TestSink_warns_of_partitions_that_come_later(t *testing.T) {
 		}
 		return nil
 	})
-	if after := publish(t, s, message(r.topic, "key", 2)); after.Partition != before.Partition || after.Sequence != before.Sequence+1 {
+	if after := publish(t, s, message(r.topic, "key", 2)); after.Partition != before.Partition ||
+		after.Sequence != before.Sequence+1 {
 		t.Errorf("a key moved from %+v to %+v", before, after)
 	}
 }
@@ -162,10 +171,14 @@ func TestSink_finds_out_what_a_topic_takes_that_was_changed(t *testing.T) {
 	s := start(t, r.config(direct))
 	client, done := r.admin()
 	defer done()
-	res, err := client.IncrementalAlterConfigs(t.Context(), &kafkago.IncrementalAlterConfigsRequest{Resources: []kafkago.IncrementalAlterConfigsRequestResource{{
-		ResourceType: kafkago.ResourceTypeTopic, ResourceName: r.topic,
-		Configs: []kafkago.IncrementalAlterConfigsRequestConfig{{Name: "max.message.bytes", Value: "20000", ConfigOperation: kafkago.ConfigOperationSet}},
-	}}})
+	res, err := client.IncrementalAlterConfigs(t.Context(),
+		&kafkago.IncrementalAlterConfigsRequest{Resources: []kafkago.IncrementalAlterConfigsRequestResource{{
+			ResourceType: kafkago.ResourceTypeTopic, ResourceName: r.topic,
+			Configs: []kafkago.IncrementalAlterConfigsRequestConfig{{
+				Name: "max.message.bytes", Value: "20000",
+				ConfigOperation: kafkago.ConfigOperationSet,
+			}},
+		}}})
 	require.NoError(t, err)
 	require.NoError(t, res.Resources[0].Error)
 	rig.Try(t, "the broker goes by it", func() error { // a moment after the controller has answered
@@ -201,7 +214,10 @@ func (r *testTopic) emptyBatches(t *testing.T) (n int) {
 	t.Helper()
 	client, done := r.admin()
 	defer done()
-	res, err := client.Fetch(t.Context(), &kafkago.FetchRequest{Topic: r.topic, MinBytes: 1, MaxBytes: 8 << 20, MaxWait: 100 * time.Millisecond})
+	res, err := client.Fetch(t.Context(), &kafkago.FetchRequest{
+		Topic: r.topic, MinBytes: 1, MaxBytes: 8 << 20,
+		MaxWait: 100 * time.Millisecond,
+	})
 	require.NoError(t, err)
 	require.NoError(t, res.Error)
 	stream, is := res.Records.(*protocol.RecordStream)
@@ -221,7 +237,8 @@ func (r *testTopic) emptyBatches(t *testing.T) (n int) {
 func TestSink_reads_a_compacted_partition_to_its_end(t *testing.T) {
 	t.Parallel()
 	r := newTopic(t, shared.ForTest(t), 1, map[string]string{
-		"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100", "delete.retention.ms": "0",
+		"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100",
+		"delete.retention.ms": "0",
 	})
 	const keys = 50
 	for producer := range 5 {

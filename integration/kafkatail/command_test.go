@@ -72,7 +72,8 @@ pipelines:
 	start := []string{"tail", "--follow=false", "--from-start", "--no-headers"}
 	run := command(t)
 	// Who follows, too, is told what no waiting cures.
-	if code, _, stderr := run("tail", "--brokers", guard, "--topic", topic); code != 1 || !strings.Contains(stderr, "expects TLS on this port, and none is configured") {
+	if code, _, stderr := run("tail", "--brokers", guard, "--topic", topic); code != 1 ||
+		!strings.Contains(stderr, "expects TLS on this port, and none is configured") {
 		t.Errorf("following without TLS: got %d, %s", code, stderr)
 	}
 	for _, c := range []struct {
@@ -81,12 +82,32 @@ pipelines:
 		stdout []string
 		stderr string
 	}{
-		{[]string{"--brokers", strings.Join(r.AddressesOf(plain), ","), "--topic", topic}, 0, []string{"shop/web", "spec.replicas 1→3"}, ""},
-		{[]string{"--brokers", guard, "--topic", topic, "--tls-ca", c.CAFile(), "--sasl-mechanism", "plain", "--user", "alice", "--password-file", right, "-o", "wide"}, 0, []string{"/1", "/2", "shop/web"}, ""},
+		{
+			[]string{"--brokers", strings.Join(r.AddressesOf(plain), ","), "--topic", topic},
+			0,
+			[]string{"shop/web", "spec.replicas 1→3"},
+			"",
+		},
+		{[]string{
+			"--brokers", guard, "--topic", topic, "--tls-ca", c.CAFile(), "--sasl-mechanism", "plain", "--user",
+			"alice", "--password-file", right, "-o", "wide",
+		}, 0, []string{"/1", "/2", "shop/web"}, ""},
 		{[]string{"-c", file, "--pipeline", "audit"}, 0, []string{"shop/web", "spec.replicas 1→3"}, ""},
-		{[]string{"-c", file, "--pipeline", "audit", "deployments.apps/db"}, 0, nil, "tail: no event matches deployments.apps/db; those read are about deployments.apps\n"},
-		{[]string{"-c", file, "--pipeline", "audit", "--user", "alice", "--password-file", wrong}, 1, nil, "the broker refuses the credentials: error 58"},
-		{[]string{"-c", file, "--pipeline", "audit", "--topic", r.topic + "-none"}, 1, nil, fmt.Sprintf("error: there is no topic %q at %s", r.topic+"-none", guard)},
+		{
+			[]string{"-c", file, "--pipeline", "audit", "deployments.apps/db"},
+			0, nil,
+			"tail: no event matches deployments.apps/db; those read are about deployments.apps\n",
+		},
+		{
+			[]string{"-c", file, "--pipeline", "audit", "--user", "alice", "--password-file", wrong},
+			1, nil,
+			"the broker refuses the credentials: error 58",
+		},
+		{
+			[]string{"-c", file, "--pipeline", "audit", "--topic", r.topic + "-none"},
+			1, nil,
+			fmt.Sprintf("error: there is no topic %q at %s", r.topic+"-none", guard),
+		},
 		{[]string{"-c", file, "--pipeline", "print"}, 2, nil, "publishes to no NATS stream and no Kafka topic"},
 	} {
 		code, stdout, stderr := run(append(start, c.args...)...)

@@ -32,7 +32,8 @@ const (
 )
 
 var shared = kafkabroker.NewShared(kafkabroker.Config{
-	Listeners: []kafkabroker.Listener{{}, {Protocol: kafkabroker.SASLTLS}}, Users: map[string]string{"alice": "wonderland"},
+	Listeners: []kafkabroker.Listener{{}, {Protocol: kafkabroker.SASLTLS}},
+	Users:     map[string]string{"alice": "wonderland"},
 })
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
@@ -53,7 +54,10 @@ func newTopic(t *testing.T, c *kafkabroker.Cluster, partitions int, configs map[
 // sink runs one that publishes to a topic until the test or stop ends it.
 func (r *testTopic) sink(t *testing.T, topic string, change func(*kafka.Config)) (s *kafka.Sink, stop func()) {
 	t.Helper()
-	cfg := kafka.Config{Brokers: r.AddressesOf(plain), Cluster: "test", Pipeline: topic, Topic: topic, Wait: 10 * time.Millisecond}
+	cfg := kafka.Config{
+		Brokers: r.AddressesOf(plain), Cluster: "test", Pipeline: topic, Topic: topic,
+		Wait: 10 * time.Millisecond,
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -72,8 +76,10 @@ func (r *testTopic) sink(t *testing.T, topic string, change func(*kafka.Config))
 // change is an event of the object shop/<name>, with that number of replicas.
 func change(topic string, op tail.Op, name string, version, replicas int) *sink.Message {
 	m := &sink.Message{
-		Subject: topic, Key: "test/apps/deployments/shop/" + name, ID: fmt.Sprintf("u-%s.%d", name, version), ContentType: "application/json",
-		Data: fmt.Appendf(nil, `{"kind":"Deployment","metadata":{"name":%q},"spec":{"replicas":%d,"note":"50%% \"of\" ä"}}`, name, replicas), Last: op == tail.Deleted,
+		Subject: topic, Key: "test/apps/deployments/shop/" + name, ID: fmt.Sprintf("u-%s.%d", name, version),
+		ContentType: "application/json",
+		Data: fmt.Appendf(nil, `{"kind":"Deployment","metadata":{"name":%q},"spec":{"replicas":%d,"note":"50%% \"of\" ä"}}`,
+			name, replicas), Last: op == tail.Deleted,
 	}
 	m.Attributes = attributes("io.kube-eventbridge.resource."+string(op)+".v1", m.ID, m.Key, "object")
 	m.Attributes = append(m.Attributes, []sink.Attribute{
@@ -90,8 +96,9 @@ func change(topic string, op tail.Op, name string, version, replicas int) *sink.
 // marker is one of the resource, which is in every partition.
 func marker(topic string, op tail.Op, version int) *sink.Message {
 	m := &sink.Message{
-		Subject: topic, Key: "test/apps/deployments/_/_snapshot", ID: fmt.Sprintf("%s.0.%d", op, version), ContentType: "application/json",
-		Data: []byte(`{"namespace":"","labelSelector":"","fieldSelector":""}`), Everywhere: true,
+		Subject: topic, Key: "test/apps/deployments/_/_snapshot", ID: fmt.Sprintf("%s.0.%d", op, version),
+		ContentType: "application/json",
+		Data:        []byte(`{"namespace":"","labelSelector":"","fieldSelector":""}`), Everywhere: true,
 	}
 	m.Attributes = attributes("io.kube-eventbridge.stream."+string(op)+".v1", m.ID, m.Key, "marker")
 	return m

@@ -194,7 +194,8 @@ func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
 		})
 	}
 	brokers := strings.Join(r.AddressesOf(plain), ",")
-	again := "\nno connection to " + brokers + ", trying again until there is one\nreading topic " + r.topic + " at " + brokers + " again"
+	again := "\nno connection to " + brokers + ", trying again until there is one\nreading topic " + r.topic + " at " +
+		brokers + " again"
 	assert.Equal(t, "reading topic "+r.topic+" at "+brokers+" from now on; ^C ends it"+again+again,
 		got.Said())
 }
@@ -243,8 +244,10 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	stop()
 	// The log begins at 4 now, while no reader is connected.
 	file := filepath.Join(t.TempDir(), "offsets.json")
-	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `{"version":1,"partitions":[{"topic":%q,"partition":0,"offset":4}]}`, r.topic), 0o600))
-	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(), "--offset-json-file", file)
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil,
+		`{"version":1,"partitions":[{"topic":%q,"partition":0,"offset":4}]}`, r.topic), 0o600))
+	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(),
+		"--offset-json-file", file)
 	require.NoError(t, err)
 	if all := r.read(t, tail.Span{Start: beginning}); all.Events()[0].Sequence != 5 || all.Events()[0].Place != "0/4" {
 		t.Errorf("it begins with %d, %s", all.Events()[0].Sequence, all.Events()[0].Place)
@@ -255,7 +258,8 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 func TestTail_reads_a_compacted_topic(t *testing.T) {
 	t.Parallel()
 	r := newTopic(t, shared.ForTest(t), 1, map[string]string{
-		"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100", "delete.retention.ms": "0",
+		"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "100",
+		"delete.retention.ms": "0",
 	})
 	const rounds, keys = 5, 50
 	var since time.Time
@@ -297,11 +301,26 @@ func TestTail_that_follows_ends_where_its_configuration_is_proved_wrong(t *testi
 		cfg      kafkalog.Config
 		want     string
 	}{
-		"plaintext to TLS":      {guarded, kafkalog.Config{}, "expects TLS on this port, and none is configured"},
-		"SASL to none":          {plain, kafkalog.Config{Auth: scram("wonderland")}, "SASL is configured, and the broker has none on this port"},
-		"wrong password":        {guarded, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile()}, Auth: scram("wrong")}, "the broker refuses the credentials"},
-		"unknown CA":            {guarded, kafkalog.Config{TLS: kafka.TLS{Enabled: true}, Auth: scram("wonderland")}, "the broker's certificate is signed by nobody known here"},
-		"a name that it hasn't": {guarded, kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile(), ServerName: "other.test"}, Auth: scram("wonderland")}, "the broker's certificate is for another name"},
+		"plaintext to TLS": {guarded, kafkalog.Config{}, "expects TLS on this port, and none is configured"},
+		"SASL to none": {
+			plain,
+			kafkalog.Config{Auth: scram("wonderland")},
+			"SASL is configured, and the broker has none on this port",
+		},
+		"wrong password": {
+			guarded,
+			kafkalog.Config{TLS: kafka.TLS{CAFile: c.CAFile()}, Auth: scram("wrong")},
+			"the broker refuses the credentials",
+		},
+		"unknown CA": {
+			guarded,
+			kafkalog.Config{TLS: kafka.TLS{Enabled: true}, Auth: scram("wonderland")},
+			"the broker's certificate is signed by nobody known here",
+		},
+		"a name that it hasn't": {guarded, kafkalog.Config{
+			TLS:  kafka.TLS{CAFile: c.CAFile(), ServerName: "other.test"},
+			Auth: scram("wonderland"),
+		}, "the broker's certificate is for another name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m.cfg.Brokers = c.AddressesOf(m.listener)
@@ -337,7 +356,10 @@ func TestClient_finds_the_first_record_of_a_time(t *testing.T) {
 		for at, want := range firsts {
 			assert.Equal(t, want, since(p, time.UnixMilli(at)), "partition %d since %d", p, at)
 		}
-		for at, want := range map[time.Time]int64{{}: 0, time.Unix(0, 0).Add(-time.Millisecond): 0, last.Add(time.Millisecond): -1} {
+		for at, want := range map[time.Time]int64{
+			{}: 0, time.Unix(0, 0).Add(-time.Millisecond): 0,
+			last.Add(time.Millisecond): -1,
+		} {
 			assert.Equal(t, want, since(p, at), "partition %d since %v", p, at)
 		}
 	}

@@ -105,7 +105,10 @@ func TestCgroup_is_given_the_controllers_that_a_kubelet_wants_and_the_root_has(t
 		root := t.TempDir()
 		dir := filepath.Join(root, group)
 		require.NoError(t, os.Mkdir(dir, 0o755))
-		for path, text := range map[string]string{filepath.Join(root, "cgroup.controllers"): c.has, filepath.Join(dir, "cgroup.controllers"): c.given} {
+		for path, text := range map[string]string{
+			filepath.Join(root, "cgroup.controllers"): c.has,
+			filepath.Join(dir, "cgroup.controllers"):  c.given,
+		} {
 			require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
 		}
 		require.NoError(t, handOn(root, dir))

@@ -57,12 +57,15 @@ func (c *cluster) startNode() error {
 	}
 	args := map[string][]string{
 		"kube-controller-manager": {
-			"--leader-elect=false", "--service-account-private-key-file=" + c.api.ServiceAccountKeyFile(), "--root-ca-file=" + c.api.CAFile(),
-			"--pvclaimbinder-sync-period=1s", "--bind-address=127.0.0.1", "--flex-volume-plugin-dir=" + state + "/volume-plugins",
+			"--leader-elect=false", "--service-account-private-key-file=" + c.api.ServiceAccountKeyFile(),
+			"--root-ca-file=" + c.api.CAFile(),
+			"--pvclaimbinder-sync-period=1s", "--bind-address=127.0.0.1",
+			"--flex-volume-plugin-dir=" + state + "/volume-plugins",
 		},
 		"kube-scheduler": {"--leader-elect=false", "--bind-address=127.0.0.1"},
 		"kubelet": {
-			"--config=" + filepath.Join(state, "kubelet.yaml"), "--hostname-override=" + nodeName, "--node-ip=" + address, "--v=2",
+			"--config=" + filepath.Join(state, "kubelet.yaml"), "--hostname-override=" + nodeName, "--node-ip=" + address,
+			"--v=2",
 		},
 		"kube-proxy": {"--config=" + filepath.Join(state, "kube-proxy.yaml")},
 	}
@@ -112,7 +115,10 @@ func (c *cluster) startContainerd(ctx context.Context, prepared string) error {
 		return err
 	}
 	config := filepath.Join(state, "containerd.toml")
-	for path, text := range map[string]string{config: containerdConfig, filepath.Join(state, "cni", "pods.conflist"): network} {
+	for path, text := range map[string]string{
+		config: containerdConfig,
+		filepath.Join(state, "cni", "pods.conflist"): network,
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -136,7 +142,8 @@ func (c *cluster) startContainerd(ctx context.Context, prepared string) error {
 }
 
 func ctr(ctx context.Context, args ...string) error {
-	out, err := exec.CommandContext(ctx, "ctr", append([]string{"--address", containerdSocket}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "ctr", append([]string{"--address", containerdSocket},
+		args...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ctr %q: %w\n%s", args, err, out)
 	}

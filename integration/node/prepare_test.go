@@ -49,13 +49,15 @@ func prepare(ctx context.Context, dir string) error {
 		return err
 	}
 	index, err := image.Build(ctx, image.Options{
-		Root: root, Version: chart.Metadata.AppVersion, Commit: "test", Source: "https://example.com", Created: time.Unix(1700000000, 0),
+		Root: root, Version: chart.Metadata.AppVersion, Commit: "test", Source: "https://example.com",
+		Created:   time.Unix(1700000000, 0),
 		Platforms: []string{"linux/" + runtime.GOARCH}, Program: program,
 	})
 	if err != nil {
 		return err
 	}
-	if err := image.Write(index, "localhost/kube-eventbridge:"+chart.Metadata.AppVersion, filepath.Join(dir, "bridge.tar")); err != nil {
+	if err := image.Write(index, "localhost/kube-eventbridge:"+chart.Metadata.AppVersion,
+		filepath.Join(dir, "bridge.tar")); err != nil {
 		return err
 	}
 	return writeSandbox(ctx, dir)
@@ -66,7 +68,8 @@ func chartDir(root string) string { return filepath.Join(root, "deploy", "chart"
 // writeSandbox makes the image of what holds a Pod's namespaces.
 func writeSandbox(ctx context.Context, dir string) error {
 	program := filepath.Join(dir, "sandbox")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-o", program, "github.com/kube-eventbridge/kube-eventbridge/integration/node/sandbox")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-o", program,
+		"github.com/kube-eventbridge/kube-eventbridge/integration/node/sandbox")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the program of the sandbox: %w\n%s", err, out)
@@ -77,7 +80,10 @@ func writeSandbox(ctx context.Context, dir string) error {
 	}
 	var files bytes.Buffer
 	w := tar.NewWriter(&files)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "sandbox", Mode: 0o555, Size: int64(len(data))}); err != nil {
+	if err := w.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: "sandbox", Mode: 0o555,
+		Size: int64(len(data)),
+	}); err != nil {
 		return err
 	}
 	if _, err := w.Write(data); err != nil {
@@ -86,7 +92,11 @@ func writeSandbox(ctx context.Context, dir string) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error,
+	) {
+		return io.NopCloser(bytes.NewReader(files.Bytes())), nil
+	})
 	if err != nil {
 		return err
 	}
@@ -99,7 +109,8 @@ func writeSandbox(ctx context.Context, dir string) error {
 		return err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Config.Entrypoint, config.Config.User = "linux", runtime.GOARCH, []string{"/sandbox"}, "65535:65535"
+	config.OS, config.Architecture, config.Config.Entrypoint, config.Config.User = "linux", runtime.GOARCH,
+		[]string{"/sandbox"}, "65535:65535"
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return err
 	}

@@ -57,7 +57,8 @@ func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 	js := must.Get(jetstream.New(conn))(t)
 	r.log = rig.NATSLog(js, "KUBERNETES")
 	text := must.Get(os.ReadFile(filepath.Join(r.chart, "values.yaml")))(t)
-	require.NoError(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(url)), &r.values))
+	require.NoError(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(url)),
+		&r.values))
 	must.Get(c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}, metav1.CreateOptions{}))(t)
@@ -124,7 +125,8 @@ func (r *release) set(value any, path ...string) {
 // pods returns those of the release that are not about to end.
 func (r *release) pods() []corev1.Pod {
 	r.t.Helper()
-	list, err := r.kube.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=kube-eventbridge"})
+	list, err := r.kube.CoreV1().Pods(r.namespace).List(r.t.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=kube-eventbridge"})
 	require.NoError(r.t, err)
 	var found []corev1.Pod
 	for _, p := range list.Items {
@@ -252,7 +254,8 @@ func (r *release) printsOnce(ctx context.Context, line, want string) error {
 	if strings.Contains(said.so.String(), want) {
 		return nil
 	}
-	return fmt.Errorf("%s printed %q, want %q in it: %w\n%s", line, said.so.String(), want, cmp.Or(err, errors.New("it ended")), complaint.Bytes())
+	return fmt.Errorf("%s printed %q, want %q in it: %w\n%s", line, said.so.String(), want,
+		cmp.Or(err, errors.New("it ended")), complaint.Bytes())
 }
 
 // awaited is what a command has printed so far; it tells when a text has come.
@@ -281,7 +284,10 @@ func TestBridge_reads_what_an_upgrade_changes_in_its_ConfigMap_and_is_not_restar
 	pipeline := r.values["config"].(map[string]any)["pipelines"].([]any)[0].(map[string]any)
 	pipeline["resources"] = append(pipeline["resources"].([]any), map[string]any{"resource": "services"})
 	rbac := r.values["rbac"].(map[string]any)
-	rbac["rules"] = append(rbac["rules"].([]any), map[string]any{"apiGroups": []any{""}, "resources": []any{"services"}, "verbs": []any{"list", "watch"}})
+	rbac["rules"] = append(rbac["rules"].([]any), map[string]any{
+		"apiGroups": []any{""}, "resources": []any{"services"},
+		"verbs": []any{"list", "watch"},
+	})
 	r.helm("upgrade")
 	began := time.Now()
 	r.eventually("the Service in the log", func() bool {
@@ -296,7 +302,8 @@ func TestBridge_reads_what_an_upgrade_changes_in_its_ConfigMap_and_is_not_restar
 	after := r.pods()
 	assert.True(t, len(after) == 1 && after[0].UID == pod.UID &&
 		after[0].Status.ContainerStatuses[0].RestartCount == 0, "%s is not what runs any more: %+v", pod.Name, after)
-	r.prints("kubectl -n "+r.namespace+" exec deployment/kube-eventbridge -- kube-eventbridge status", "All 3 streams are live\n")
+	r.prints("kubectl -n "+r.namespace+" exec deployment/kube-eventbridge -- kube-eventbridge status",
+		"All 3 streams are live\n")
 
 	r.set("another", "config", "cluster")
 	r.helm("upgrade")

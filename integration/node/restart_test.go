@@ -141,7 +141,10 @@ func TestStatefulSet_that_is_killed_goes_on_with_its_volume(t *testing.T) {
 	delete(pipeline, "checkpoint")
 	r.helm("install")
 	r.configMap("kept", "green")
-	r.eventually("the first version in the log", func() bool { return slices.Contains(r.tail(), "added "+r.namespace+"/kept") })
+	r.eventually("the first version in the log", func() bool {
+		return slices.Contains(r.tail(),
+			"added "+r.namespace+"/kept")
+	})
 	before := r.tail()
 
 	pod := r.pods()[0]
@@ -149,9 +152,13 @@ func TestStatefulSet_that_is_killed_goes_on_with_its_volume(t *testing.T) {
 	r.configMap("kept", "blue")
 	r.eventually("another Pod", func() bool {
 		pods := r.pods()
-		return len(pods) == 1 && pods[0].UID != pod.UID && len(pods[0].Status.ContainerStatuses) == 1 && pods[0].Status.ContainerStatuses[0].Ready
+		return len(pods) == 1 && pods[0].UID != pod.UID && len(pods[0].Status.ContainerStatuses) == 1 &&
+			pods[0].Status.ContainerStatuses[0].Ready
 	})
-	r.eventually("the second version in the log", func() bool { return slices.Contains(r.tail(), "updated "+r.namespace+"/kept") })
+	r.eventually("the second version in the log", func() bool {
+		return slices.Contains(r.tail(),
+			"updated "+r.namespace+"/kept")
+	})
 	after := r.tail()
 	assert.Equal(t, before, after[:len(before)],
 		"the log had\n%s\nand has\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
@@ -173,7 +180,10 @@ func (r *release) volume() {
 			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: dir}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+					Values: []string{nodeName},
+				}},
 			}}}},
 		},
 	}, metav1.CreateOptions{})
@@ -184,7 +194,8 @@ func (r *release) volume() {
 func (r *release) tail() []string {
 	r.t.Helper()
 	out, err := r.command(r.t.Context(), "kubectl", "-n", r.namespace, "exec", "statefulset/kube-eventbridge", "--",
-		"kube-eventbridge", "tail", "--config", "/etc/kube-eventbridge/bridge.yaml", "--from-start", "--follow=false", "-o", "json")
+		"kube-eventbridge", "tail", "--config", "/etc/kube-eventbridge/bridge.yaml", "--from-start", "--follow=false", "-o",
+		"json")
 	if err != nil {
 		return nil // there may be no Pod now
 	}

@@ -50,7 +50,8 @@ func TestPod_that_is_stopped_ends_well_before_it_would_be_killed(t *testing.T) {
 		assert.True(t, state != nil && state.ExitCode == 0 && state.Reason == "Completed",
 			"the container ended with %+v", state)
 	})
-	t.Logf("the Pod took %s to end, of the %d s that it has", took.Round(time.Millisecond), *pod.Spec.TerminationGracePeriodSeconds)
+	t.Logf("the Pod took %s to end, of the %d s that it has", took.Round(time.Millisecond),
+		*pod.Spec.TerminationGracePeriodSeconds)
 	assert.LessOrEqual(t, took, time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second/2,
 		"it took %s to end", took)
 	r.kubectl("scale", "deployment/kube-eventbridge", "--replicas=1")
@@ -62,7 +63,10 @@ func TestPod_that_is_stopped_ends_well_before_it_would_be_killed(t *testing.T) {
 func (r *release) ended(pod corev1.Pod, do func()) *corev1.Pod {
 	r.t.Helper()
 	pods := r.kube.CoreV1().Pods(r.namespace)
-	w, err := pods.Watch(r.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pod.ResourceVersion})
+	w, err := pods.Watch(r.t.Context(), metav1.ListOptions{
+		FieldSelector:   "metadata.name=" + pod.Name,
+		ResourceVersion: pod.ResourceVersion,
+	})
 	require.NoError(r.t, err)
 	defer w.Stop()
 	do()
@@ -92,7 +96,8 @@ func (r *release) hasLimit(pod corev1.Pod) {
 	for _, process := range processes {
 		groups, _ := os.ReadFile(filepath.Join(process, "cgroup")) // it may have ended
 		program, _ := os.ReadFile(filepath.Join(process, "cmdline"))
-		if !strings.Contains(string(groups), "pod"+string(pod.UID)) || !strings.HasPrefix(string(program), "/kube-eventbridge\x00") {
+		if !strings.Contains(string(groups), "pod"+string(pod.UID)) ||
+			!strings.HasPrefix(string(program), "/kube-eventbridge\x00") {
 			continue
 		}
 		got := kernelLimit(r.t, string(groups))
@@ -131,7 +136,8 @@ func kernelLimit(t *testing.T, groups string) string {
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		controllers, path, _ := strings.Cut(rest, ":")
 		for file, has := range map[string]bool{
-			"/sys/fs/cgroup/memory" + path + "/memory.limit_in_bytes": controllers == "memory", "/sys/fs/cgroup" + path + "/memory.max": controllers == "",
+			"/sys/fs/cgroup/memory" + path + "/memory.limit_in_bytes": controllers == "memory",
+			"/sys/fs/cgroup" + path + "/memory.max":                   controllers == "",
 		} {
 			if text, err := os.ReadFile(file); has && err == nil {
 				return strings.TrimSpace(string(text))

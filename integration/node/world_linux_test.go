@@ -162,7 +162,8 @@ func enter(ctx context.Context, group string) error {
 		return err
 	}
 	for _, line := range []string{
-		"ip link set lo up", "ip link add node0 type bridge", "ip address add " + address + "/32 dev node0", "ip link set node0 up", "iptables -w -t nat -L -n",
+		"ip link set lo up", "ip link add node0 type bridge", "ip address add " + address + "/32 dev node0",
+		"ip link set node0 up", "iptables -w -t nat -L -n",
 	} {
 		words := strings.Fields(line)
 		if out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput(); err != nil {
@@ -187,7 +188,8 @@ func settings() error {
 			return fmt.Errorf("hide the setting %s: %w", name, err)
 		}
 	}
-	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} { // these are of this network only
+	// These are of this network only.
+	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} {
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte("1"), 0o644); err != nil {
 			return fmt.Errorf("set %s, which may take modprobe br_netfilter: %w", name, err)
 		}

@@ -79,7 +79,9 @@ func (r *Rules) Firing(ctx context.Context, s *Series, steps int) ([][]Alert, er
 }
 
 // alerts returns those that have held for as long as the rule says; since is when each began to hold.
-func (r *Rules) alerts(ctx context.Context, s *Series, rule *rulefmt.Rule, result promql.Vector, now time.Time, since map[string]time.Time) (fired []Alert, err error) {
+func (r *Rules) alerts(
+	ctx context.Context, s *Series, rule *rulefmt.Rule, result promql.Vector, now time.Time, since map[string]time.Time,
+) (fired []Alert, err error) {
 	holds := map[string]bool{}
 	for _, sample := range result {
 		key := rule.Alert + sample.Metric.String()
@@ -95,7 +97,8 @@ func (r *Rules) alerts(ctx context.Context, s *Series, rule *rulefmt.Rule, resul
 		}
 		data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
 		text := "{{$labels := .Labels}}{{$value := .Value}}" + rule.Annotations["summary"]
-		summary, err := template.NewTemplateExpander(ctx, text, rule.Alert, data, model.TimeFromUnixNano(now.UnixNano()), template.QueryFunc(ask), nil, []string{"missingkey=error"}).Expand()
+		summary, err := template.NewTemplateExpander(ctx, text, rule.Alert, data, model.TimeFromUnixNano(now.UnixNano()),
+			template.QueryFunc(ask), nil, []string{"missingkey=error"}).Expand()
 		if err != nil {
 			return nil, fmt.Errorf("summary of %s: %w", rule.Alert, err)
 		}

@@ -35,7 +35,10 @@ var cases = map[string]struct{ fires, not []string }{
 	},
 	"KubeEventbridgeRetrying": {
 		fires: []string{`publish_retries_total{pipeline="p"} 0x5 0+60x40`},
-		not:   []string{`publish_retries_total{pipeline="p"} 0x5 0+20x40`, `publish_retries_total{pipeline="q"} 0x5 0+600x3 1800x40`},
+		not: []string{
+			`publish_retries_total{pipeline="p"} 0x5 0+20x40`,
+			`publish_retries_total{pipeline="q"} 0x5 0+600x3 1800x40`,
+		},
 	},
 	"KubeEventbridgeBufferFull": {
 		fires: []string{`buffered_bytes{pipeline="p"} 0x5 950x15`, `buffer_limit_bytes{pipeline="p"} 1000x20`},
@@ -75,7 +78,10 @@ var cases = map[string]struct{ fires, not []string }{
 	},
 	"KubeEventbridgeWatchesRestart": {
 		fires: []string{`watch_restarts_total{pipeline="p",stream="s",reason="broken"} 0x5 0+2x30`},
-		not:   []string{`watch_restarts_total{pipeline="p",stream="s",reason="ended"} 0+9x60`, `watch_restarts_total{pipeline="p",stream="s",reason="broken"} 0x5 0+0.5x60`},
+		not: []string{
+			`watch_restarts_total{pipeline="p",stream="s",reason="ended"} 0+9x60`,
+			`watch_restarts_total{pipeline="p",stream="s",reason="broken"} 0x5 0+0.5x60`,
+		},
 	},
 	"KubeEventbridgeDown": {
 		fires: []string{`up{instance="a",job="monitoring/kube-eventbridge"} 1x5 0x11`},
@@ -91,7 +97,10 @@ var cases = map[string]struct{ fires, not []string }{
 	},
 	"KubeEventbridgeSeveralLead": {
 		fires: []string{`leader{instance="a",job="b"} 1x10`, `leader{instance="b",job="b"} 0x5 1x5`},
-		not:   []string{`leader{instance="a",job="b"} 1x5 0x5`, `leader{instance="b",job="b"} 0x3 1x7`, `leader{job="another",instance="c"} 1x10`},
+		not: []string{
+			`leader{instance="a",job="b"} 1x5 0x5`, `leader{instance="b",job="b"} 0x3 1x7`,
+			`leader{job="another",instance="c"} 1x10`,
+		},
 	},
 	"KubeEventbridgeReloadRefused": {
 		fires: []string{`config_last_reload_successful{instance="a"} 1x5 0x4`},
@@ -133,7 +142,8 @@ func TestAlerts_fire_when_they_should_and_only_then(t *testing.T) {
 			assert.True(t, !slices.Contains(names(fired[0]), a.Name) || strings.Contains(a.Expr, "unless"),
 				"it is there from the beginning")
 			for _, alert := range fired[len(fired)-1] {
-				if strings.Contains(alert.Summary, "<no value>") || strings.Contains(alert.Summary, "error expanding") || strings.Contains(alert.Summary, "{{") {
+				if strings.Contains(alert.Summary, "<no value>") || strings.Contains(alert.Summary, "error expanding") ||
+					strings.Contains(alert.Summary, "{{") {
 					t.Errorf("it says %q", alert.Summary)
 				}
 			}
@@ -156,7 +166,8 @@ func TestRules_are_valid_and_alerts_are_in_the_runbook(t *testing.T) {
 			}
 			assert.Contains(t, string(runbook), "\n### "+r.Alert+"\n",
 				"docs/operations.md does not have ### %s", r.Alert)
-			if !strings.HasSuffix(r.Annotations["runbook_url"], "/docs/operations.md#"+strings.ToLower(r.Alert)) || r.Labels["severity"] == "" || r.Annotations["description"] == "" {
+			if !strings.HasSuffix(r.Annotations["runbook_url"], "/docs/operations.md#"+strings.ToLower(r.Alert)) ||
+				r.Labels["severity"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("%s has labels %v and annotations %v", r.Alert, r.Labels, r.Annotations)
 			}
 		}
@@ -164,7 +175,10 @@ func TestRules_are_valid_and_alerts_are_in_the_runbook(t *testing.T) {
 }
 
 // foreign are metrics of Prometheus itself, Go and the process.
-var foreign = []string{"up", "process_resident_memory_bytes", "process_cpu_seconds_total", "go_memstats_heap_alloc_bytes"}
+var foreign = []string{
+	"up", "process_resident_memory_bytes", "process_cpu_seconds_total",
+	"go_memstats_heap_alloc_bytes",
+}
 
 func TestExpressions_ask_for_metrics_that_there_are(t *testing.T) {
 	known := slices.Clone(foreign)

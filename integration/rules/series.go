@@ -59,7 +59,9 @@ func (s *Series) record(name string, v promql.Vector, step int) {
 
 // Querier implements storage.Queryable.
 func (s *Series) Querier(from, to int64) (storage.Querier, error) {
-	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints,
+		matchers ...*labels.Matcher,
+	) storage.SeriesSet {
 		var found []storage.Series
 		for _, key := range slices.Sorted(maps.Keys(s.all)) {
 			one := s.all[key]

@@ -51,7 +51,8 @@ func TestSchema_takes_files_that_are_good(t *testing.T) {
 	judge := validator(t)
 	files := map[string][]byte{
 		"the example": read(t, root+"config.example.yaml"), "good.yaml": read(t, root+"internal/config/testdata/good.yaml"),
-		"null mappings": []byte("pipelines: [{name: a, resources: [{resource: pods}], sink: {nats: }, encoding: , checkpoint: {file: }}]\nserver:\n"),
+		"null mappings": []byte("pipelines: [{name: a, resources: [{resource: pods}], sink: {nats: }, encoding: , " +
+			"checkpoint: {file: }}]\nserver:\n"),
 		"other forms": []byte(`
 pipelines:
   - name: a
@@ -81,7 +82,8 @@ func onlyKafka(text []byte) []byte {
 	skip := false
 	for line := range bytes.Lines(text) {
 		switch {
-		case bytes.HasPrefix(line, []byte("      # nats:")), bytes.HasPrefix(line, []byte("      # embedded:")), bytes.HasPrefix(line, []byte("      # stdout:")):
+		case bytes.HasPrefix(line, []byte("      # nats:")), bytes.HasPrefix(line, []byte("      # embedded:")),
+			bytes.HasPrefix(line, []byte("      # stdout:")):
 			skip = true
 		case !bytes.HasPrefix(line, []byte("        ")) && len(bytes.TrimSpace(line)) > 0:
 			skip = false

@@ -69,7 +69,10 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
 
 func TestProfiles_are_served_only_if_asked_for(t *testing.T) {
 	for asked, want := range map[bool]int{false: http.StatusNotFound, true: http.StatusOK} {
-		p := &process{cfg: &config.Config{Server: config.Server{Listen: "127.0.0.1:8080", Profiling: asked}}, registry: prometheus.NewRegistry()}
+		p := &process{
+			cfg:      &config.Config{Server: config.Server{Listen: "127.0.0.1:8080", Profiling: asked}},
+			registry: prometheus.NewRegistry(),
+		}
 		handler := p.handler()
 		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/symbol"} {
 			answer := httptest.NewRecorder()
@@ -82,10 +85,14 @@ func TestProfiles_are_served_only_if_asked_for(t *testing.T) {
 // A name that is anybody's may lead to the loopback address. No path answers to it. What changes something is served at
 // one address only.
 func TestServers_guard_all_paths(t *testing.T) {
-	for admin, posts := range map[string][]int{"": {http.StatusServiceUnavailable}, "127.0.0.1:0": {http.StatusForbidden, http.StatusServiceUnavailable}} {
+	for admin, posts := range map[string][]int{
+		"":            {http.StatusServiceUnavailable},
+		"127.0.0.1:0": {http.StatusForbidden, http.StatusServiceUnavailable},
+	} {
 		p := &process{
-			cfg: &config.Config{Server: config.Server{Listen: "127.0.0.1:0", Admin: admin, Profiling: true}}, registry: prometheus.NewRegistry(),
-			log: slog.New(slog.DiscardHandler), unstarted: errors.New("dial https://me:secret@api: \x1b[31mno"),
+			cfg:      &config.Config{Server: config.Server{Listen: "127.0.0.1:0", Admin: admin, Profiling: true}},
+			registry: prometheus.NewRegistry(),
+			log:      slog.New(slog.DiscardHandler), unstarted: errors.New("dial https://me:secret@api: \x1b[31mno"),
 		}
 		servers := must.Get(p.listen())(t)
 		require.Len(t, servers, len(posts))
@@ -97,7 +104,10 @@ func TestServers_guard_all_paths(t *testing.T) {
 			defer server.Close()
 			code, _ := asked(t, server.URL+"/resync", http.MethodPost, "")
 			assert.Equal(t, want, code, "admin %q, server %d", admin, i)
-			for _, path := range []string{"/", "/api/status", "/metrics", "/livez", "/readyz", "/resync", "/debug/pprof/heap", "/any"} {
+			for _, path := range []string{
+				"/", "/api/status", "/metrics", "/livez", "/readyz", "/resync", "/debug/pprof/heap",
+				"/any",
+			} {
 				code, _ := asked(t, server.URL+path, http.MethodGet, "evil.example")
 				assert.Equal(t, http.StatusForbidden, code, path)
 			}
@@ -133,7 +143,8 @@ func TestUnwritable_is_what_trying_again_does_not_mend(t *testing.T) {
 func TestQuiet_leaves_out_what_klog_says_to_its_developers(t *testing.T) {
 	var debug, info bytes.Buffer
 	for out, l := range map[*bytes.Buffer]config.Level{&debug: config.LevelDebug, &info: config.LevelInfo} {
-		klog.SetSlogLogger(slog.New(quiet{newLogger(out, config.Log{Level: l, Format: config.FormatText}, level(l)).Handler()}))
+		klog.SetSlogLogger(slog.New(quiet{newLogger(out, config.Log{Level: l, Format: config.FormatText},
+			level(l)).Handler()}))
 		for v, text := range []string{"zero", "one", "two", "three", "four"} {
 			klog.Background().WithName("client").WithValues("a", 1).V(v).Info(text)
 		}
@@ -159,8 +170,9 @@ func TestQuiet_leaves_out_that_a_stop_has_ended_a_request(t *testing.T) {
 // The address is in events of Knative's profile, and in the log.
 func TestReach_keeps_the_user_of_an_address_to_itself(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n" +
-		"clusters: [{name: c, cluster: {server: 'http://bridge:canary@127.0.0.1:1/path'}}]\n"
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: " +
+		"u}}]\nusers: [{name: u, user: {}}]\nclusters: [{name: c, cluster: {server: " +
+		"'http://bridge:canary@127.0.0.1:1/path'}}]\n"
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	p := &process{cfg: &config.Config{Kubernetes: config.Kubernetes{Kubeconfig: kubeconfig}}}
 	require.NoError(t, p.reach())

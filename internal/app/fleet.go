@@ -334,7 +334,8 @@ func (f *fleet) stopAll(members []*member) error {
 			m.stop()
 			<-m.done
 			if m.err != nil && !checkpoint.IsTaken(m.err) {
-				f.process.log.Error("a pipeline has ended in a bad way; nothing is lost that the checkpoint has not", "pipeline", m.cfg.Name, "err", m.err)
+				f.process.log.Error("a pipeline has ended in a bad way; nothing is lost that the checkpoint has not", "pipeline",
+					m.cfg.Name, "err", m.err)
 			}
 		})
 	}

@@ -68,8 +68,9 @@ type output = testlog.Text
 func assembled(t *testing.T, file string, log *output) *process {
 	t.Helper()
 	p := &process{
-		out: io.Discard, log: newLogger(log, config.Log{Format: config.FormatText}, slog.LevelInfo), level: &slog.LevelVar{}, registry: prometheus.NewRegistry(),
-		file: file, selects: func() {},
+		out: io.Discard, log: newLogger(log, config.Log{Format: config.FormatText}, slog.LevelInfo), level: &slog.LevelVar{},
+		registry: prometheus.NewRegistry(),
+		file:     file, selects: func() {},
 		parse: func(data []byte) (*config.Config, config.Problems, error) { return config.LoadRead(file, data) },
 	}
 	data, err := os.ReadFile(file)
@@ -133,9 +134,11 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 func takenOver(t *testing.T, log *output) (p *process, next *config.Config) {
 	t.Helper()
 	file := apptest.Configured(t, apptest.APIServer(t, apptest.Identified), "[{resource: pods}]")
-	apptest.Rewrite(t, file, "pipelines: [", "pipelines: [{name: stays, resources: [{resource: pods}], sink: {stdout: {}}}, ")
+	apptest.Rewrite(t, file, "pipelines: [",
+		"pipelines: [{name: stays, resources: [{resource: pods}], sink: {stdout: {}}}, ")
 	p = assembled(t, file, log)
-	apptest.Rewrite(t, file, "name: stays, resources: [{resource: pods}]", "name: stays, resources: [{resource: pods, payload: metadata}]")
+	apptest.Rewrite(t, file, "name: stays, resources: [{resource: pods}]",
+		"name: stays, resources: [{resource: pods, payload: metadata}]")
 	apptest.Rewrite(t, file, "name: a,", "name: b,")
 	next, _ = must.Get2(p.parse(lookAt(file).data))(t)
 	return p, next
@@ -206,7 +209,8 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	require.Len(t, of, 1, "there are series")
 	assert.GreaterOrEqual(t, of["b"], 20, "there are series")
 	report := httptest.NewRecorder()
-	status.Handler(p.statusConfig()).ServeHTTP(report, httptest.NewRequestWithContext(ctx, http.MethodGet, status.Path, nil))
+	status.Handler(p.statusConfig()).ServeHTTP(report,
+		httptest.NewRequestWithContext(ctx, http.MethodGet, status.Path, nil))
 	if text := report.Body.String(); strings.Contains(text, `"name":"a"`) || !strings.Contains(text, `"name":"b"`) {
 		t.Errorf("the status is %s", text)
 	}

@@ -70,7 +70,8 @@ func (f *fleet) end(m *member) {
 	m.delay = min(max(2*m.delay, f.retryDelay), f.maxRetryDelay)
 	m.again = time.Now().Add(m.delay)
 	m.pipeline.End(m.err)
-	f.process.log.Error("a pipeline has ended; the others go on", "pipeline", m.cfg.Name, "again in", m.delay.String(), "err", m.err)
+	f.process.log.Error("a pipeline has ended; the others go on", "pipeline", m.cfg.Name, "again in", m.delay.String(),
+		"err", m.err)
 }
 
 // nextTry fires when a pipeline that has ended is to be tried again.

@@ -88,7 +88,10 @@ func abandoned(next *plan) []*member {
 
 // plan makes all that an order takes.
 func (f *fleet) plan(o *order) (*plan, error) {
-	next := &plan{members: make([]*member, len(o.cfg.Pipelines)), specs: map[*member][]bridge.StreamSpec{}, broker: f.broker}
+	next := &plan{
+		members: make([]*member, len(o.cfg.Pipelines)), specs: map[*member][]bridge.StreamSpec{},
+		broker: f.broker,
+	}
 	fresh, err := f.process.embedded(o.cfg)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,8 @@ func (m *memoryLimit) apply() {
 	share := int64(math.MaxInt64)
 	limit, err := m.of()
 	switch {
-	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
+	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup),
+		errors.Is(err, memlimit.ErrCgroupsNotSupported):
 	case err != nil:
 		m.complain(err)
 		return

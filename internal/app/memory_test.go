@@ -59,7 +59,8 @@ func TestMemoryLimit_is_a_share_of_the_containers(t *testing.T) {
 	} {
 		l := &limited{answers: []limitAnswer{{c.bytes, c.err}}}
 		l.limit().apply()
-		if got := fmt.Sprint(l.set); got != c.set || !strings.Contains(l.logged.String(), c.log) || (c.log == "") != (l.logged.String() == "") {
+		if got := fmt.Sprint(l.set); got != c.set || !strings.Contains(l.logged.String(), c.log) ||
+			(c.log == "") != (l.logged.String() == "") {
 			t.Errorf("%+v: set %s, logged %s", c, got, l.logged.String())
 		}
 	}
@@ -67,7 +68,8 @@ func TestMemoryLimit_is_a_share_of_the_containers(t *testing.T) {
 
 // What stays as it is would be told every minute.
 func TestMemoryLimit_warns_once_of_why_it_cannot_be_read(t *testing.T) {
-	broken, denied, read := limitAnswer{0, errors.New("broken")}, limitAnswer{0, errors.New("denied")}, limitAnswer{100, nil}
+	broken, denied, read := limitAnswer{0, errors.New("broken")}, limitAnswer{0, errors.New("denied")},
+		limitAnswer{100, nil}
 	for name, c := range map[string]struct {
 		answers []limitAnswer
 		want    string
@@ -93,7 +95,14 @@ func TestMemoryLimit_warns_once_of_why_it_cannot_be_read(t *testing.T) {
 func TestMemoryLimit_follows_the_containers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		l := &limited{answers: []limitAnswer{{100, nil}, {100, nil}, {200, nil}, {0, errors.New("broken")}, {200, nil}, {0, memlimit.ErrNoLimit}}}
+		l := &limited{answers: []limitAnswer{
+			{100, nil},
+			{100, nil},
+			{200, nil},
+			{0, errors.New("broken")},
+			{200, nil},
+			{0, memlimit.ErrNoLimit},
+		}}
 		m, again := l.limit(), time.Duration(len(l.answers)-1)
 		m.apply()
 		go m.follow(ctx)

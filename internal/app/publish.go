@@ -32,7 +32,10 @@ func (p *process) publish(ctx context.Context) error {
 		return err
 	}
 	return p.beside(ctx, func(ctx context.Context) error {
-		about := []any{"version", p.build.Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID", uid}
+		about := []any{
+			"version", p.build.Version, "apiServer", p.host, "cluster", cmp.Or(p.cfg.Cluster, uid), "clusterUID",
+			uid,
+		}
 		if p.cfg.KeepsState() {
 			about = append(about, "dataDir", p.dataDir())
 		}

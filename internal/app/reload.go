@@ -44,7 +44,8 @@ type glance struct {
 }
 
 func (l glance) same(o glance) bool {
-	return bytes.Equal(l.data, o.data) && (l.err == nil) == (o.err == nil) && (l.err == nil || l.err.Error() == o.err.Error())
+	return bytes.Equal(l.data, o.data) && (l.err == nil) == (o.err == nil) &&
+		(l.err == nil || l.err.Error() == o.err.Error())
 }
 
 // lasts reports whether a file can be read again: a pipe has what it has once, and whoever opens it again may wait for
@@ -90,7 +91,8 @@ func newReloads(p *process, file string, data []byte) *reloads {
 	}
 	p.registry.MustRegister(r.total,
 		metric.NewGauge("config_last_reload_successful", func() float64 { return metric.Truth(r.now().Err == nil) }),
-		metric.NewGauge("config_last_reload_success_timestamp_seconds", func() float64 { return float64(r.now().LoadedAt.UnixMilli()) / 1000 }))
+		metric.NewGauge("config_last_reload_success_timestamp_seconds",
+			func() float64 { return float64(r.now().LoadedAt.UnixMilli()) / 1000 }))
 	return r
 }
 
@@ -200,7 +202,13 @@ func (r *reloads) load(ctx context.Context, now glance) error {
 	for _, of := range []struct {
 		key   string
 		names []string
-	}{{"added", diff.Added}, {"removed", diff.Removed}, {"restarted", diff.Changed}, {"otherResources", diff.Resources}, {"other", diff.Others}} {
+	}{
+		{"added", diff.Added},
+		{"removed", diff.Removed},
+		{"restarted", diff.Changed},
+		{"otherResources", diff.Resources},
+		{"other", diff.Others},
+	} {
 		if len(of.names) > 0 {
 			said = append(said, of.key, of.names)
 		}

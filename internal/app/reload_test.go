@@ -26,7 +26,8 @@ func TestReloads_wait_until_a_file_has_settled(t *testing.T) {
 	file := apptest.Configured(t, api, "[{resource: pods}]")
 	p, first := assembled(t, file, &output{}), lookAt(file).data
 	p.reloads = newReloads(p, file, first)
-	gone, bad, good := glance{err: errors.New("it is gone")}, glance{data: []byte("{}")}, glance{data: []byte(strings.Replace(string(first), "resource: pods", "resource: nodes", 1))}
+	gone, bad, good := glance{err: errors.New("it is gone")}, glance{data: []byte("{}")},
+		glance{data: []byte(strings.Replace(string(first), "resource: pods", "resource: nodes", 1))}
 	for i, step := range []struct {
 		now           glance
 		asked         bool
@@ -139,7 +140,8 @@ func TestReloads_try_again_what_was_refused(t *testing.T) {
 		p.reloads.see(t.Context(), lookAt(file), false)
 		p.reloads.see(t.Context(), lookAt(file), false)
 	}
-	if err := p.reloads.now().Err; err == nil || !strings.Contains(err.Error(), "no such file") || strings.Count(logged.String(), "level=ERROR") != 1 {
+	if err := p.reloads.now().Err; err == nil || !strings.Contains(err.Error(), "no such file") ||
+		strings.Count(logged.String(), "level=ERROR") != 1 {
 		t.Errorf("it was refused for %v: %s", err, &logged)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))

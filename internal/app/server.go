@@ -31,7 +31,8 @@ func (p *process) listen() (servers []endpointServer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.log.Info("serving / /api/status /metrics /livez /readyz /resync", "address", l.Addr().String(), "version", p.build.Version)
+	p.log.Info("serving / /api/status /metrics /livez /readyz /resync", "address", l.Addr().String(), "version",
+		p.build.Version)
 	servers = append(servers, endpointServer{l, endpoint.Known(c.Listen, p.handler())})
 	if c.Admin == "" {
 		return servers, nil

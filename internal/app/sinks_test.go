@@ -31,7 +31,8 @@ type change func(*config.NATS)
 // something to compare.
 func TestSink_takes_every_configuration_that_is_valid(t *testing.T) {
 	for name, family := range map[string][]change{
-		"servers": servers(), "streams": streamNames(), "durations": durations(), "subjects": subjects(), "auth": identities(t), "tls": trust(t),
+		"servers": servers(), "streams": streamNames(), "durations": durations(), "subjects": subjects(),
+		"auth": identities(t), "tls": trust(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var found agreement
@@ -79,17 +80,28 @@ func TestKafka_sink_takes_every_configuration_that_is_valid(t *testing.T) {
 			k.Create = &config.KafkaTopic{Partitions: 3, Settings: map[string]string{"retention.ms": "1"}}
 		},
 	}
-	for _, topic := range []string{"a", "a.b-c_d", "{cluster}.{pipeline}", "{group}.{version}.{resource}", "x{resource}", "", ".", "..", "a b", "{name}", strings.Repeat("a", 249), strings.Repeat("a", 250)} {
+	for _, topic := range []string{
+		"a", "a.b-c_d", "{cluster}.{pipeline}", "{group}.{version}.{resource}", "x{resource}",
+		"", ".", "..", "a b", "{name}", strings.Repeat("a", 249), strings.Repeat("a", 250),
+	} {
 		family = append(family, func(k *config.Kafka) { k.Topic = topic })
 	}
 	for _, c := range []config.Compression{"none", "gzip", "snappy", "lz4", "zstd", "", "GZIP"} {
 		family = append(family, func(k *config.Kafka) { k.Compression = c })
 	}
 	for _, m := range []config.Mechanism{"plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "", "PLAIN"} {
-		family = append(family, func(k *config.Kafka) { k.SASL = &config.SASL{Mechanism: m, User: "u", PasswordFile: password} },
+		family = append(family, func(k *config.Kafka) {
+			k.SASL = &config.SASL{
+				Mechanism: m, User: "u",
+				PasswordFile: password,
+			}
+		},
 			func(k *config.Kafka) { k.SASL = &config.SASL{Mechanism: m, TokenFile: password} },
 			func(k *config.Kafka) {
-				k.SASL = &config.SASL{Mechanism: m, TokenURL: "https://login", ClientID: "c", ClientSecretFile: password, Scopes: []string{"s"}}
+				k.SASL = &config.SASL{
+					Mechanism: m, TokenURL: "https://login", ClientID: "c", ClientSecretFile: password,
+					Scopes: []string{"s"},
+				}
 			})
 	}
 	var found agreement
@@ -105,7 +117,8 @@ func TestKafka_sink_takes_every_configuration_that_is_valid(t *testing.T) {
 func TestEmbedded_server_takes_every_address_that_is_valid(t *testing.T) {
 	var found agreement
 	for _, address := range []string{
-		"127.0.0.1:4222", ":4222", "[::1]:0", "localhost:65535", "localhost:65536", "localhost:-1", "localhost:+1", "localhost:-0",
+		"127.0.0.1:4222", ":4222", "[::1]:0", "localhost:65535", "localhost:65536", "localhost:-1", "localhost:+1",
+		"localhost:-0",
 		"localhost:0x10", "localhost:1_0", "localhost: 1", "localhost:", "localhost", "::1", "a:b:c", "",
 	} {
 		cfg := parsed(t, "{embedded: {}}")
@@ -117,7 +130,8 @@ func TestEmbedded_server_takes_every_address_that_is_valid(t *testing.T) {
 
 func parsed(t *testing.T, sink string) *config.Config {
 	t.Helper()
-	cfg, _, err := config.Parse("f", []byte("{dataDir: /data, pipelines: [{name: a, resources: [{resource: pods}], sink: "+sink+"}]}"))
+	cfg, _, err := config.Parse("f",
+		[]byte("{dataDir: /data, pipelines: [{name: a, resources: [{resource: pods}], sink: "+sink+"}]}"))
 	require.NoError(t, err)
 	return cfg
 }
@@ -167,7 +181,10 @@ func streamNames() []change {
 }
 
 func durations() []change {
-	values := []time.Duration{-time.Hour, -1, 0, 1, time.Second, 10*time.Second - 1, 10 * time.Second, 2 * time.Minute, 72 * time.Hour}
+	values := []time.Duration{
+		-time.Hour, -1, 0, 1, time.Second, 10*time.Second - 1, 10 * time.Second, 2 * time.Minute,
+		72 * time.Hour,
+	}
 	var all []change
 	for _, age := range values {
 		for _, window := range values {

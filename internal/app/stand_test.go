@@ -16,7 +16,8 @@ import (
 
 func TestStand_ends_a_process_that_could_not_read_a_file_when_it_leads(t *testing.T) {
 	file, _ := apptest.Elected(t)
-	apptest.Rewrite(t, file, "checkpoint: {nats: {}}", "checkpoint: {nats: {servers: ['nats://127.0.0.1:1'], tokenFile: none}}")
+	apptest.Rewrite(t, file, "checkpoint: {nats: {}}",
+		"checkpoint: {nats: {servers: ['nats://127.0.0.1:1'], tokenFile: none}}")
 	p := assembled(t, file, &output{})
 	require.ErrorContains(t, p.stand(t.Context(), "uid"), "none: no such file")
 }

@@ -18,7 +18,8 @@ func (p *process) told() status.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := status.Process{
-		Version: p.build.Version, Commit: p.build.Commit, Started: p.started, Cluster: cmp.Or(p.cfg.Cluster, p.uid), ClusterUID: p.uid, APIServer: p.apiServer,
+		Version: p.build.Version, Commit: p.build.Commit, Started: p.started, Cluster: cmp.Or(p.cfg.Cluster, p.uid),
+		ClusterUID: p.uid, APIServer: p.apiServer,
 		File: p.file, LoadedAt: p.started, Start: p.unstarted,
 	}
 	if now := p.reloads.now(); now.File != "" {

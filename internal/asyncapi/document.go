@@ -30,7 +30,9 @@ func Document(c *Config) Object {
 	return object(
 		"asyncapi", "3.0.0",
 		"info", object("title", title, "version", "1.0.0",
-			"description", "Every change of the configured Kubernetes resources, as a CloudEvent 1.0. One object's events are in order, and each state of it is there once.",
+			"description",
+			"Every change of the configured Kubernetes resources, as a CloudEvent 1.0. One object's events are in order, and "+
+				"each state of it is there once.",
 			"license", object("name", "Apache-2.0")),
 		"defaultContentType", "application/json",
 		"servers", servers, "channels", channels, "operations", operations,
@@ -140,7 +142,10 @@ func (d *document) channel(name string, p *Pipeline, r *Resource, servers []stri
 			return ch
 		}
 	}
-	ch := &channel{name: name, address: address, pipelines: []string{p.Name}, broker: p, servers: servers, open: open, cluster: d.cfg.Cluster}
+	ch := &channel{
+		name: name, address: address, pipelines: []string{p.Name}, broker: p, servers: servers, open: open,
+		cluster: d.cfg.Cluster,
+	}
 	d.channels = append(d.channels, ch)
 	return ch
 }
@@ -200,7 +205,8 @@ func (ch *channel) object() Object {
 	for _, m := range ch.messages {
 		messages.set(m, ref("components/messages/"+m))
 	}
-	o := object("address", ch.address, "description", ch.description(), "servers", servers, "parameters", ch.parameters(), "messages", messages)
+	o := object("address", ch.address, "description", ch.description(), "servers", servers, "parameters", ch.parameters(),
+		"messages", messages)
 	if ch.broker.Broker == NATS {
 		o.set("x-jetstream-stream", ch.broker.Stream)
 		return o
@@ -233,7 +239,8 @@ func (ch *channel) description() string {
 	if len(ch.pipelines) > 1 {
 		what = "pipelines "
 	}
-	return fmt.Sprintf("Events of %s, published by %s%s.", strings.Join(names, ", "), what, strings.Join(ch.pipelines, ", "))
+	return fmt.Sprintf("Events of %s, published by %s%s.", strings.Join(names, ", "), what,
+		strings.Join(ch.pipelines, ", "))
 }
 
 func (ch *channel) operation() Object {
@@ -241,7 +248,8 @@ func (ch *channel) operation() Object {
 	for _, m := range ch.messages {
 		messages = append(messages, ref("channels/"+ch.name+"/messages/"+m))
 	}
-	return object("action", "send", "channel", ref("channels/"+ch.name), "summary", "Publish what happened.", "messages", messages)
+	return object("action", "send", "channel", ref("channels/"+ch.name), "summary", "Publish what happened.", "messages",
+		messages)
 }
 
 // parameters are what of an address differs between events, or is not known.
@@ -251,7 +259,8 @@ func (ch *channel) parameters() any {
 		var p Object
 		switch name {
 		case "namespace":
-			p = object("description", "The object's namespace, and _ where there is none, as for markers.", "enum", ch.namespaces())
+			p = object("description", "The object's namespace, and _ where there is none, as for markers.", "enum",
+				ch.namespaces())
 		case "name":
 			p = object("description", "The object's name, percent-encoded where it has dots. "+
 				"Markers have _gap, _snapshot and _resync.")

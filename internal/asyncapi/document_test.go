@@ -59,22 +59,32 @@ func pipeline(t *testing.T, name string, b Broker, address string, resources ...
 		kind = encode.Topic
 	}
 	parsed := must.Get(encode.ParseTemplate(kind, address))(t)
-	return Pipeline{Name: name, Broker: b, Servers: []Server{{Host: string(b) + ":1", Protocol: string(b)}}, Address: parsed, Stream: "S", Resources: resources}
+	return Pipeline{
+		Name: name, Broker: b, Servers: []Server{{Host: string(b) + ":1", Protocol: string(b)}},
+		Address: parsed, Stream: "S", Resources: resources,
+	}
 }
 
 var (
 	pods        = Resource{Plural: "pods", Namespaced: true, Payload: "object"}
 	nodes       = Resource{Version: "v1", Plural: "nodes", Payload: "metadata"}
-	deployments = Resource{Group: "apps", Version: "v1", Plural: "deployments", Namespaced: true, Namespaces: []string{"web", "shop"}, Payload: "object"}
+	deployments = Resource{
+		Group: "apps", Version: "v1", Plural: "deployments", Namespaced: true,
+		Namespaces: []string{"web", "shop"}, Payload: "object",
+	}
 )
 
 func TestDocument_has_a_channel_for_each_address_and_all_that_is_published_there(t *testing.T) {
 	d, _ := documentOf(t, "prod", pipeline(t, "audit", NATS, encode.DefaultSubject, deployments, nodes, pods))
 	want := map[string]string{
-		"audit.deployments.apps": "k8s.prod.apps.deployments.{namespace}.{name}", "audit.nodes": "k8s.prod.core.nodes.{namespace}.{name}",
-		"audit.pods": "k8s.prod.core.pods.{namespace}.{name}",
+		"audit.deployments.apps": "k8s.prod.apps.deployments.{namespace}.{name}",
+		"audit.nodes":            "k8s.prod.core.nodes.{namespace}.{name}",
+		"audit.pods":             "k8s.prod.core.pods.{namespace}.{name}",
 	}
-	for name, enum := range map[string][]string{"audit.deployments.apps": {"shop", "web", "_"}, "audit.nodes": {"_"}, "audit.pods": nil} {
+	for name, enum := range map[string][]string{
+		"audit.deployments.apps": {"shop", "web", "_"}, "audit.nodes": {"_"},
+		"audit.pods": nil,
+	} {
 		ch := d.Channels[name]
 		assert.True(t, ch.Address == want[name] && slices.Equal(ch.Parameters["namespace"].Enum, enum) &&
 			len(ch.Messages) == len(kinds()), "%s: %+v", name, ch)
@@ -95,14 +105,18 @@ func TestDocument_leaves_out_what_is_not_published(t *testing.T) {
 	p.Tombstones = true
 	d, _ := documentOf(t, "prod", p)
 	ch := d.Channels["audit"]
-	for name, want := range map[string]bool{"audit.pods.added": true, "audit.pods.updated": true, "audit.pods.deleted": false, "tombstone": false, "audit.pods.rejected": true, "audit.pods.gap": true} {
+	for name, want := range map[string]bool{
+		"audit.pods.added": true, "audit.pods.updated": true,
+		"audit.pods.deleted": false, "tombstone": false, "audit.pods.rejected": true, "audit.pods.gap": true,
+	} {
 		_, got := ch.Messages[name]
 		assert.Equal(t, want, got, name)
 	}
 }
 
 func TestDocument_pipelines_share_servers_and_topics(t *testing.T) {
-	first, second := pipeline(t, "first", Kafka, "kubernetes", pods), pipeline(t, "second", Kafka, "kubernetes", nodes, deployments)
+	first, second := pipeline(t, "first", Kafka, "kubernetes", pods),
+		pipeline(t, "second", Kafka, "kubernetes", nodes, deployments)
 	first.Servers[0].Security = []Security{{Name: "plain", Type: "plain"}}
 	second.Servers[0].Security = []Security{{Name: "plain", Type: "plain"}, {Name: "certificate", Type: "X509"}}
 	first.Tombstones, second.Tombstones, first.Partitions = true, true, 12
@@ -120,7 +134,8 @@ func TestDocument_pipelines_share_servers_and_topics(t *testing.T) {
 
 func TestDocument_leaves_open_what_only_a_cluster_knows(t *testing.T) {
 	d, text := documentOf(t, "", pipeline(t, "audit", Kafka, "{cluster}-{version}-{resource}", pods, nodes))
-	if a := d.Channels["audit.pods"]; a.Address != "{cluster}-{version}-pods" || len(a.Parameters) != 2 || a.Bindings.Kafka["topic"] != nil {
+	if a := d.Channels["audit.pods"]; a.Address != "{cluster}-{version}-pods" || len(a.Parameters) != 2 ||
+		a.Bindings.Kafka["topic"] != nil {
 		t.Errorf("pods: %+v", a)
 	}
 	a := d.Channels["audit.nodes"]
@@ -147,9 +162,15 @@ func TestDocument_says_what_data_made_from_what_was_before_can_be(t *testing.T) 
 	reduced, _ := documentOf(t, "prod", p)
 	const at = `{"$ref":"#/components/schemas/`
 	for name, want := range map[string][]string{
-		"audit.pods.added":               {`"ce-payload":{"const":"object"}`, `"payload":` + at + `object"}`},
-		"audit.pods.updated":             {`"ce-payload":{"enum":["merge-patch","object"]}`, `"payload":{"anyOf":[` + at + `mergePatch"},` + at + `object"}]}`},
-		"audit.nodes.updated":            {`"ce-payload":{"enum":["json-patch","object"]}`, `"payload":{"anyOf":[` + at + `jsonPatch"},` + at + `object"}]}`},
+		"audit.pods.added": {`"ce-payload":{"const":"object"}`, `"payload":` + at + `object"}`},
+		"audit.pods.updated": {
+			`"ce-payload":{"enum":["merge-patch","object"]}`,
+			`"payload":{"anyOf":[` + at + `mergePatch"},` + at + `object"}]}`,
+		},
+		"audit.nodes.updated": {
+			`"ce-payload":{"enum":["json-patch","object"]}`,
+			`"payload":{"anyOf":[` + at + `jsonPatch"},` + at + `object"}]}`,
+		},
 		"audit.nodes.deleted":            {`"ce-payload":{"const":"object"}`},
 		"audit.deployments.apps.added":   {`"ce-payload":{"const":"change"}`, `"payload":` + at + `change"}`},
 		"audit.deployments.apps.deleted": {`"ce-payload":{"const":"change"}`, `"payload":` + at + `change"}`},
@@ -184,7 +205,8 @@ func TestDocument_has_no_schema_that_nothing_refers_to(t *testing.T) {
 			assert.Contains(t, text, `"#/components/schemas/`+name+`"`, "nothing refers to %s", name)
 		}
 		for part := range strings.SplitSeq(text, `"#/components/schemas/`) {
-			if name, _, _ := strings.Cut(part, `"`); part != text && d.Components.Schemas[name] == nil && !strings.HasPrefix(part, "{") {
+			if name, _, _ := strings.Cut(part, `"`); part != text && d.Components.Schemas[name] == nil &&
+				!strings.HasPrefix(part, "{") {
 				t.Errorf("there is no schema %s", name)
 			}
 		}
@@ -233,7 +255,10 @@ func TestDocument_every_event_of_an_object_has_a_sequence_and_no_marker_has_one(
 }
 
 func TestDocument_is_the_same_each_time(t *testing.T) {
-	pipelines := []Pipeline{pipeline(t, "a", NATS, encode.DefaultSubject, pods, nodes, deployments), pipeline(t, "b", Kafka, "t-{resource}", pods, nodes)}
+	pipelines := []Pipeline{
+		pipeline(t, "a", NATS, encode.DefaultSubject, pods, nodes, deployments),
+		pipeline(t, "b", Kafka, "t-{resource}", pods, nodes),
+	}
 	_, first := documentOf(t, "prod", pipelines...)
 	for range 20 {
 		_, again := documentOf(t, "prod", pipelines...)
@@ -246,9 +271,15 @@ func TestDocument_knows_profiles_and_what_is_reduced(t *testing.T) {
 	p.Profile, p.Reduced = encode.Knative, true
 	d, _ := documentOf(t, "prod", p)
 	for name, want := range map[string][]string{
-		"audit.pods.added":    {`"ce-type":{"const":"dev.knative.apiserver.resource.add"}`, `"ce-source":{"pattern":"^https?://"}`, `"ce-payload":{"enum":["object","metadata"]}`},
-		"audit.nodes.added":   {`"ce-type":{"const":"dev.knative.apiserver.ref.add"}`, `"ce-payload":{"const":"metadata"}`},
-		"audit.pods.gap":      {`"ce-type":{"const":"io.kube-eventbridge.stream.gap.v1"}`, `"ce-source":{"pattern":"^/clusters/`, `"ce-payload":{"const":"marker"}`},
+		"audit.pods.added": {
+			`"ce-type":{"const":"dev.knative.apiserver.resource.add"}`,
+			`"ce-source":{"pattern":"^https?://"}`, `"ce-payload":{"enum":["object","metadata"]}`,
+		},
+		"audit.nodes.added": {`"ce-type":{"const":"dev.knative.apiserver.ref.add"}`, `"ce-payload":{"const":"metadata"}`},
+		"audit.pods.gap": {
+			`"ce-type":{"const":"io.kube-eventbridge.stream.gap.v1"}`,
+			`"ce-source":{"pattern":"^/clusters/`, `"ce-payload":{"const":"marker"}`,
+		},
 		"audit.pods.rejected": {`"ce-source":{"pattern":"^/clusters/`, `"ce-payload":{"const":"object"}`},
 	} {
 		for _, part := range want {

@@ -32,11 +32,26 @@ func kinds() []kind {
 	return []kind{
 		{op: "added", change: true, typ: encode.TypeAdded, says: "An object is new to the stream."},
 		{op: "updated", change: true, typ: encode.TypeUpdated, says: "An object that the stream knew has changed."},
-		{op: "deleted", change: true, typ: encode.TypeDeleted, says: "An object is gone, or has left the selection. The data is its last state, as far as it is known."},
-		{op: "rejected", typ: encode.TypeRejected, says: "The broker refused an event for good; this stands in its place.", data: "rejected"},
-		{op: "gap", typ: encode.TypeGap, says: "Between two versions changes may have happened that nobody can name any more.", data: "gap", marker: true},
-		{op: "snapshot-started", typ: encode.TypeSnapshotStarted, says: "What exists at a version follows.", data: "snapshotStarted", marker: true},
-		{op: "snapshot-completed", typ: encode.TypeSnapshotCompleted, says: "Everything that existed at a version is in the log.", data: "snapshotCompleted", marker: true},
+		{
+			op: "deleted", change: true, typ: encode.TypeDeleted,
+			says: "An object is gone, or has left the selection. The data is its last state, as far as it is known.",
+		},
+		{
+			op: "rejected", typ: encode.TypeRejected, says: "The broker refused an event for good; this stands in its place.",
+			data: "rejected",
+		},
+		{
+			op: "gap", typ: encode.TypeGap,
+			says: "Between two versions changes may have happened that nobody can name any more.", data: "gap", marker: true,
+		},
+		{
+			op: "snapshot-started", typ: encode.TypeSnapshotStarted, says: "What exists at a version follows.",
+			data: "snapshotStarted", marker: true,
+		},
+		{
+			op: "snapshot-completed", typ: encode.TypeSnapshotCompleted,
+			says: "Everything that existed at a version is in the log.", data: "snapshotCompleted", marker: true,
+		},
 		{
 			op: "resync-started", typ: encode.TypeResyncStarted, data: "resyncStarted", marker: true,
 			says: "What exists is published again.",
@@ -59,7 +74,8 @@ func (d *document) describe(ch *channel, p *Pipeline, r *Resource) {
 			data = schemasOf(payloadsOf(p, r, k))
 		}
 		k.typ = encode.TypeIn(p.Profile, encode.Payload(r.Payload), k.typ)
-		special := object("type", exactly(k.typ), "source", d.sourceIn(p, r, k), "pipeline", exactly(p.Name), "payload", payloadOf(p, r, k))
+		special := object("type", exactly(k.typ), "source", d.sourceIn(p, r, k), "pipeline", exactly(p.Name), "payload",
+			payloadOf(p, r, k))
 		name := p.Name + "." + r.name() + "." + k.op
 		if !k.marker && otherwise(p, r) {
 			name += "." + r.Payload
@@ -70,8 +86,13 @@ func (d *document) describe(ch *channel, p *Pipeline, r *Resource) {
 		d.tombstone(ch)
 	}
 	if p.Broker == Kafka {
-		k := kind{op: "writer-started", typ: typeStarted, says: "A process begins to write to this partition. It is for the bridge itself; consumers pass over it.", marker: true}
-		special := object("type", exactly(k.typ), "source", d.writer(p), "pipeline", exactly(p.Name), "payload", exactly("marker"))
+		k := kind{
+			op: "writer-started", typ: typeStarted,
+			says:   "A process begins to write to this partition. It is for the bridge itself; consumers pass over it.",
+			marker: true,
+		}
+		special := object("type", exactly(k.typ), "source", d.writer(p), "pipeline", exactly(p.Name), "payload",
+			exactly("marker"))
 		d.message(ch, p, p.Name+"."+k.op, k, special, []string{"writerStarted"})
 	}
 }
@@ -152,7 +173,10 @@ func (d *document) sourceIn(p *Pipeline, r *Resource, k kind) Object {
 
 // otherwise reports whether a pipeline publishes a resource also with another payload, from other namespaces.
 func otherwise(p *Pipeline, r *Resource) bool {
-	return slices.ContainsFunc(p.Resources, func(o Resource) bool { return o.name() == r.name() && o.Payload != r.Payload })
+	return slices.ContainsFunc(p.Resources, func(o Resource) bool {
+		return o.name() == r.name() &&
+			o.Payload != r.Payload
+	})
 }
 
 // message adds one, unless it is there. Special are the attributes that are more special than for others.
@@ -168,7 +192,8 @@ func (d *document) message(ch *channel, p *Pipeline, name string, k kind, specia
 	if p.Structured {
 		m.set("contentType", structuredContent)
 		special.set("data", d.schemaOf(data))
-		m.set("payload", object("type", "object", "allOf", []any{ref("components/schemas/" + base(k, "structured")), object("properties", special)}))
+		m.set("payload", object("type", "object", "allOf",
+			[]any{ref("components/schemas/" + base(k, "structured")), object("properties", special)}))
 		d.structured = true
 	} else {
 		headers := Object{}
@@ -176,7 +201,8 @@ func (d *document) message(ch *channel, p *Pipeline, name string, k kind, specia
 			headers.set(header(p.Broker, a.name), a.value)
 		}
 		m.set("contentType", binaryContent)
-		m.set("headers", object("type", "object", "allOf", []any{ref("components/schemas/" + base(k, string(p.Broker))), object("properties", headers)}))
+		m.set("headers", object("type", "object", "allOf",
+			[]any{ref("components/schemas/" + base(k, string(p.Broker))), object("properties", headers)}))
 		m.set("payload", d.schemaOf(data))
 		d.binary[p.Broker] = true
 	}
@@ -195,7 +221,8 @@ func (d *document) tombstone(ch *channel) {
 		return
 	}
 	ch.messages = append(ch.messages, name)
-	d.messages.set(name, object("name", name, "title", name, "summary", "No event: a record without a value, behind the deletion of the object whose key it has.",
+	d.messages.set(name, object("name", name, "title", name, "summary",
+		"No event: a record without a value, behind the deletion of the object whose key it has.",
 		"payload", ref("components/schemas/tombstone"),
 		"bindings", object("kafka", object("key", ref("components/schemas/partitionkey"), "bindingVersion", "0.5.0"))))
 }

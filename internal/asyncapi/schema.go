@@ -31,7 +31,10 @@ func attributes() []attribute {
 		{"id", "Together with source it is unique in a pipeline.", text, both, nothing},
 		{"source", "Where the object lives: cluster, group, version and resource.", text, both, nothing},
 		{"type", "What happened. Consumers must accept types that they do not know.", text, both, nothing},
-		{"subject", "<namespace>/<name>, or <name> of an object that is in no namespace; in Knative's profile a path.", text, objects, nothing},
+		{
+			"subject", "<namespace>/<name>, or <name> of an object that is in no namespace; in Knative's profile a path.", text,
+			objects, nothing,
+		},
 		{"time", "When it happened, as far as the object tells.", instant, both, nothing},
 		{"recordedtime", "When the bridge read it.", instant, both, nothing},
 		{"datacontenttype", "That of the data.", object("type", "string", "const", "application/json"), both, nothing},
@@ -49,7 +52,11 @@ func attributes() []attribute {
 			"sequence", "<epoch>.<version>.<step>. Of two events of a partitionkey the one with the greater text is newer.",
 			object("type", "string", "pattern", `^[0-9]{10}\.[0-9]{20}\.[01]$`), objects, nothing,
 		},
-		{"partitionkey", "<cluster>/<group>/<resource>/<namespace>/<name>, with core for the core group and _ for no namespace.", text, both, nothing},
+		{
+			"partitionkey",
+			"<cluster>/<group>/<resource>/<namespace>/<name>, with core for the core group and _ for no namespace.", text, both,
+			nothing,
+		},
 		{
 			"reason", "How the bridge came to know. Consumers must accept reasons that they do not know.",
 			object("type", "string", "examples", reasons), objects, nothing,
@@ -57,8 +64,14 @@ func attributes() []attribute {
 		{"fieldmanager", "Who made this change, as far as the object tells.", text, nothing, objects},
 		{"sampledrate", "How many changes the event stands for; absent for one.", number, nothing, objects},
 		{"baseversion", "The resourceVersion that a patch applies to, or that oldObject has.", text, nothing, objects},
-		{"datasize", "Of what was too large for the broker: the bytes of the data that was left out.", number, nothing, objects},
-		{"dataref", "Of what was too large for the broker: where its data is kept, nats-obj:<bucket>/<name>.", text, nothing, objects},
+		{
+			"datasize", "Of what was too large for the broker: the bytes of the data that was left out.", number, nothing,
+			objects,
+		},
+		{
+			"dataref", "Of what was too large for the broker: where its data is kept, nats-obj:<bucket>/<name>.", text, nothing,
+			objects,
+		},
 		{
 			"redacted", "true where a value in the data was replaced; absent otherwise.",
 			object("type", "string", "const", "true"), nothing, objects,
@@ -151,36 +164,50 @@ func data() Object {
 	}
 	identity := object("apiVersion", text, "kind", text, "metadata", metadata)
 	scope := func(more ...any) (o Object) {
-		return append(object("namespace", text, "labelSelector", text, "fieldSelector", text, "epoch", number), object(more...)...)
+		return append(object("namespace", text, "labelSelector", text, "fieldSelector", text, "epoch", number),
+			object(more...)...)
 	}
 	return object(
-		"object", of("A Kubernetes object as the API server sent it, without what is configured to be left out. A deletion that no watch has shown has its identity only.",
+		"object", of("A Kubernetes object as the API server sent it, without what is configured to be left out. A deletion "+
+			"that no watch has shown has its identity only.",
 			[]string{"apiVersion", "kind", "metadata"}, identity),
-		"metadata", of("apiVersion, kind and metadata of a Kubernetes object.", []string{"apiVersion", "kind", "metadata"}, identity),
-		"change", of("A Kubernetes object, and what the log had of it before, where there is that and it is known.", []string{"object"},
+		"metadata", of("apiVersion, kind and metadata of a Kubernetes object.", []string{"apiVersion", "kind", "metadata"},
+			identity),
+		"change", of("A Kubernetes object, and what the log had of it before, where there is that and it is known.",
+			[]string{"object"},
 			object("object", ref("components/schemas/object"), "oldObject", ref("components/schemas/object"))),
-		"mergePatch", object("type", "object", "description", "A JSON merge patch (RFC 7386) of the data that the event before told, or was applied to."),
-		"jsonPatch", object("type", "array", "description", "A JSON patch (RFC 6902) of the data that the event before told, or was applied to.", "minItems", 1,
-			"items", of("An operation.", []string{"op", "path"}, object("op", object("enum", []string{"add", "remove", "replace"}), "path", text, "value", object()))),
-		"rejected", of("Which event is missing, and why.", []string{"type", "error", "size"}, object("type", text, "error", text, "size", number)),
+		"mergePatch", object("type", "object", "description",
+			"A JSON merge patch (RFC 7386) of the data that the event before told, or was applied to."),
+		"jsonPatch", object("type", "array", "description",
+			"A JSON patch (RFC 6902) of the data that the event before told, or was applied to.", "minItems", 1,
+			"items", of("An operation.", []string{"op", "path"},
+				object("op", object("enum", []string{"add", "remove", "replace"}), "path", text, "value", object()))),
+		"rejected", of("Which event is missing, and why.", []string{"type", "error", "size"},
+			object("type", text, "error", text, "size", number)),
 		"gap", of("The log is complete up to from; to is the version of the list that ends the gap. With the causes "+
 			"restored and rebuilt the two do not compare. Consumers must accept causes that they do not know. "+
 			"Empty texts stand for all.",
 			[]string{"namespace", "labelSelector", "fieldSelector", "epoch", "from", "to", "cause", "message"},
 			scope("from", text, "to", text, "cause", object("type", "string", "examples", causes), "message", text)),
-		"snapshotStarted", of("Which snapshot. Empty texts stand for all.", []string{"namespace", "labelSelector", "fieldSelector", "epoch", "resourceVersion"},
+		"snapshotStarted", of("Which snapshot. Empty texts stand for all.",
+			[]string{"namespace", "labelSelector", "fieldSelector", "epoch", "resourceVersion"},
 			scope("resourceVersion", text)),
 		"snapshotCompleted", of("Which snapshot, and how many objects were listed. Empty texts stand for all.",
-			[]string{"namespace", "labelSelector", "fieldSelector", "epoch", "resourceVersion", "objects"}, scope("resourceVersion", text, "objects", number)),
+			[]string{"namespace", "labelSelector", "fieldSelector", "epoch", "resourceVersion", "objects"},
+			scope("resourceVersion", text, "objects", number)),
 		"resyncStarted", of("Which resync. Empty texts stand for all.",
 			[]string{"namespace", "labelSelector", "fieldSelector", "epoch", "n"}, scope("n", number)),
 		"resyncCompleted", of("Which resync, how many objects were listed, and whether each object of the scope was told. "+
-			"Empty texts stand for all.", []string{"namespace", "labelSelector", "fieldSelector", "epoch", "n", "objects", "complete"},
+			"Empty texts stand for all.", []string{
+			"namespace", "labelSelector", "fieldSelector", "epoch", "n", "objects",
+			"complete",
+		},
 			scope("n", number, "objects", number, "complete", object("type", "boolean"))),
 		"writerStarted", of("Which producer writes, and the highest epoch that the pipeline had given; 0 where it knew none.",
 			[]string{"producerId", "producerEpoch", "epoch"},
 			object("producerId", number, "producerEpoch", number, "epoch", number)),
 		"tombstone", object("type", "null", "description", "No value."),
-		"partitionkey", object("type", "string", "description", "The attribute partitionkey. All events of an object are in one partition, in order."),
+		"partitionkey", object("type", "string", "description",
+			"The attribute partitionkey. All events of an object are in one partition, in order."),
 	)
 }

@@ -49,8 +49,9 @@ func newAPIServer(t testing.TB, size int) *apiServer {
 	}
 	static("/api", `{"kind":"APIVersions","versions":["v1"]}`)
 	static("/apis", `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
-	static("/api/v1", `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","singularName":"configmap",`+
-		`"namespaced":true,"kind":"ConfigMap","shortNames":["cm"],"verbs":["list","watch"]}]}`)
+	static("/api/v1",
+		`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","singularName":"configmap",`+
+			`"namespaced":true,"kind":"ConfigMap","shortNames":["cm"],"verbs":["list","watch"]}]}`)
 	mux.HandleFunc("GET /api/v1/configmaps", a.configMaps)
 	mux.HandleFunc("GET /api/v1/namespaces/default/configmaps", a.configMaps)
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,8 +93,8 @@ func (a *apiServer) now() (version int, grown chan struct{}) {
 }
 
 func (a *apiServer) object(version int) string {
-	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"an-object-with-a-name-%08d","namespace":"default",`+
-		`"uid":"00000000-0000-4000-8000-%012d","resourceVersion":"%d","creationTimestamp":"2026-01-02T03:04:05Z"},"data":{"k":"%s"}}`,
+	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"an-object-with-a-name-%08d",`+
+		`"namespace":"default","uid":"00000000-0000-4000-8000-%012d","resourceVersion":"%d","creationTimestamp":"2026-01-02T03:04:05Z"},"data":{"k":"%s"}}`,
 		version, version, version, strings.Repeat("x", a.size))
 }
 
@@ -120,7 +121,8 @@ func (a *apiServer) configMaps(w http.ResponseWriter, r *http.Request) {
 	} else if version > 2 {
 		last, next = 2, "3"
 	}
-	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":"%s"},"items":[`,
+	_, _ = fmt.Fprintf(w,
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":"%s"},"items":[`,
 		version, next)
 	for v := first; v <= last; v++ {
 		if v > first {

@@ -85,7 +85,8 @@ func (p *Pipeline) begin(to sink.Sink, restart func()) *session {
 		before.uncount(p.next)
 	}
 	s := newSession(&p.cfg, to)
-	s.term, s.epochs, s.incidents, s.planned, s.asked, s.restart = &p.term, &p.epochs, &p.incidents, &p.planned, p.next, restart
+	s.term, s.epochs, s.incidents, s.planned, s.asked, s.restart = &p.term, &p.epochs, &p.incidents, &p.planned, p.next,
+		restart
 	s.budget.SetLimit(p.buffer)
 	clear(s.unbegun)
 	for _, spec := range s.asked {

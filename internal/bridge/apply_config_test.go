@@ -212,11 +212,17 @@ func TestRespecify_has_wildcards_yield_and_take_again(t *testing.T) {
 	session := b.session(t)
 	for round := range 3 {
 		b.Respecify(t.Context(), []StreamSpec{wildcard, saying("it")})
-		must.Happen(t, "the name's stream", func() bool { return len(session.opened()) == 1 && session.opened()[0].spec.Wildcard == nil })
+		must.Happen(t, "the name's stream", func() bool {
+			return len(session.opened()) == 1 &&
+				session.opened()[0].spec.Wildcard == nil
+		})
 		api.add(1)
 		must.Happen(t, "what comes by the name", func() bool { return len(log.lines()) == 3+2*round })
 		b.Respecify(t.Context(), []StreamSpec{wildcard})
-		must.Happen(t, "the wildcard's stream", func() bool { return len(session.opened()) == 1 && session.opened()[0].spec.Wildcard != nil })
+		must.Happen(t, "the wildcard's stream", func() bool {
+			return len(session.opened()) == 1 &&
+				session.opened()[0].spec.Wildcard != nil
+		})
 		api.add(1)
 		must.Happen(t, "what comes by the wildcard", func() bool { return len(log.lines()) == 4+2*round })
 	}

@@ -55,7 +55,8 @@ func (s *stream) audits(ctx context.Context, every time.Duration) {
 		}
 		s.metrics.Differences.Add(float64(len(differing)))
 		s.distrust()
-		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as", first(differing))
+		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as",
+			first(differing))
 		s.askForList(source.Why{Cause: source.CauseAudit, Message: fmt.Sprintf(
 			"an audit found objects that differ: %d, such as %s", len(differing), first(differing))})
 	}

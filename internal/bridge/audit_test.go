@@ -27,7 +27,10 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 	s.mu.Lock()
 	s.ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
 	s.mu.Unlock()
-	must.Happen(t, "the ghost's end", func() bool { return slices.Contains(log.lines(), "deleted default/ghost u 2 relist") })
+	must.Happen(t, "the ghost's end", func() bool {
+		return slices.Contains(log.lines(),
+			"deleted default/ghost u 2 relist")
+	})
 	n := value(t, b.registry, "audit_differences_total")
 	assert.True(t, n >= 1, "%v objects differ", n)
 	require.NoError(t, b.stop())

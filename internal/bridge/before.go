@@ -95,7 +95,8 @@ func (s *stream) continues(c *source.Change, row *checkpoint.Row) bool {
 // separable reports whether an event that is too large has the object twice, so that it may not be too large without
 // what was before.
 func (s *stream) separable(a *attempt, err error) bool {
-	return a.based && !a.alone && a.rejected == nil && a.whole == nil && s.spec.Encoding.Payload == encode.Change && sink.IsTooLarge(err)
+	return a.based && !a.alone && a.rejected == nil && a.whole == nil && s.spec.Encoding.Payload == encode.Change &&
+		sink.IsTooLarge(err)
 }
 
 // keep takes over what an attempt has left, at its place in the log: from now on that was before. Published: the log
@@ -152,7 +153,8 @@ func (s *stream) prime(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		log.Info("what objects were before is not known of all: the first update of each of the others is published whole, and filters that ask for it publish it", "err", err)
+		log.Info("what objects were before is not known of all: the first update of each of the others is published whole, "+
+			"and filters that ask for it publish it", "err", err)
 	default:
 		log.Info("read what objects were before", "after", time.Since(began).Round(time.Millisecond).String())
 	}
@@ -191,7 +193,8 @@ func (s *stream) primeObject(id source.Ident, body *source.Body) error {
 	if s.olds.data && row.Form != 0 {
 		data, err := s.encoder.Data(&source.Change{Op: source.Updated, Ident: id, Body: body})
 		if err == nil && s.encoder.Form(data) == row.Form {
-			o.data, o.version, o.sequence, o.partition = s.olds.packer.pack(data), id.ResourceVersion, row.Sequence, row.Partition
+			o.data, o.version, o.sequence, o.partition = s.olds.packer.pack(data), id.ResourceVersion, row.Sequence,
+				row.Partition
 		}
 	}
 	if o.data != nil || o.state != nil {

@@ -48,18 +48,24 @@ func BenchmarkPipeline(b *testing.B) {
 	for _, objects := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
 			to := &swiftLog{}
-			p := newSession(&New(Config{Name: "test", Store: swiftStore{}, Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg, to)
+			p := newSession(&New(Config{
+				Name: "test", Store: swiftStore{}, Buffer: 1 << 20,
+				Metrics: health.NewMetrics(prometheus.NewRegistry()),
+			}).cfg, to)
 			defer p.queue.ShutDown()
 			p.publisher, p.state = to, &checkpoint.State{}
-			s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
+			s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
+				source.Stream{Resource: configMaps})
 			require.NoError(b, err)
 			idents := make([]source.Ident, objects)
 			for i := range idents {
 				idents[i] = source.Ident{
-					Namespace: "default", Name: fmt.Sprintf("an-object-with-a-name-%06d", i), UID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i),
+					Namespace: "default", Name: fmt.Sprintf("an-object-with-a-name-%06d", i),
+					UID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i),
 				}
 			}
-			body := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u","resourceVersion":"1"}}`)
+			body := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u",` +
+				`"resourceVersion":"1"}}`)
 			ctx := b.Context()
 			b.ReportAllocs()
 			version := 0
@@ -86,10 +92,12 @@ func BenchmarkPipeline(b *testing.B) {
 // BenchmarkEncode is the part of BenchmarkPipeline that is not the bridge's.
 func BenchmarkEncode(b *testing.B) {
 	e := encode.New(source.Stream{Resource: configMaps}, encode.Config{Cluster: "test", Pipeline: "test"})
-	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u","resourceVersion":"1"}}`))
+	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default",` +
+		`"uid":"u","resourceVersion":"1"}}`))
 	c := source.Change{Op: source.Updated, Reason: source.ReasonWatch, Seen: time.Now(), Body: body}
 	c.Ident = source.Ident{
-		Namespace: "default", Name: "an-object-with-a-name-000001", UID: "00000000-0000-4000-8000-000000000001", ResourceVersion: "123456",
+		Namespace: "default", Name: "an-object-with-a-name-000001", UID: "00000000-0000-4000-8000-000000000001",
+		ResourceVersion: "123456",
 	}
 	b.ReportAllocs()
 	m := &sink.Message{}
@@ -129,12 +137,17 @@ func BenchmarkChurn(b *testing.B) {
 // and by how much the live heap has grown.
 func churn(b *testing.B, buffer int64, n int) (objects int, held float64) {
 	to := &onceStuck{}
-	cfg := &New(Config{Name: "test", Store: swiftStore{}, Buffer: buffer, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg
+	cfg := &New(Config{
+		Name: "test", Store: swiftStore{}, Buffer: buffer,
+		Metrics: health.NewMetrics(prometheus.NewRegistry()),
+	}).cfg
 	p := newSession(cfg, to)
 	defer p.queue.ShutDown()
 	p.publisher, p.state = to, &checkpoint.State{}
-	s := must.Get(p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps}))(b)
-	body := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u","resourceVersion":"1"}}`)
+	s := must.Get(p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
+		source.Stream{Resource: configMaps}))(b)
+	body := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u",` +
+		`"resourceVersion":"1"}}`)
 	version := 0
 	deliver := func(op source.Op, name string) bool {
 		version++
@@ -146,7 +159,8 @@ func churn(b *testing.B, buffer int64, n int) (objects int, held float64) {
 			return false
 		}
 		s.Deliver(source.Change{
-			Op: op, Ident: id, Body: source.NewBody(body), Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: len(body),
+			Op: op, Ident: id, Body: source.NewBody(body), Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket,
+			Size: len(body),
 		})
 		o, _ := p.queue.Get()
 		p.publish(b.Context(), o)
@@ -174,7 +188,10 @@ func BenchmarkCommit(b *testing.B) {
 	for _, streams := range []int{10, 5000} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
 			to := &swiftLog{}
-			p := newSession(&New(Config{Name: "test", Store: swiftStore{}, Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg, to)
+			p := newSession(&New(Config{
+				Name: "test", Store: swiftStore{}, Buffer: 1 << 20,
+				Metrics: health.NewMetrics(prometheus.NewRegistry()),
+			}).cfg, to)
 			defer p.queue.ShutDown()
 			p.publisher, p.state = to, &checkpoint.State{}
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}
@@ -208,7 +225,10 @@ func atRest(tb testing.TB, n int) float64 {
 	b := runBridge(tb, api, &swiftLog{}, swiftStore{}, nil)
 	s := b.only(tb)
 	settled := func(objects int) {
-		must.Happen(tb, "the objects", func() bool { return s.ledger.Len() == objects && s.tracker.Pending() == 0 && s.status.watching() })
+		must.Happen(tb, "the objects", func() bool {
+			return s.ledger.Len() == objects && s.tracker.Pending() == 0 &&
+				s.status.watching()
+		})
 	}
 	settled(0)
 	before := heap()

@@ -80,7 +80,10 @@ func TestRun_refuses_a_log_that_has_its_keys_from_another_pipeline(t *testing.T)
 			}
 			var competing *recovery.CompetingError
 			require.ErrorAs(t, err, &competing)
-			assert.Equal(t, recovery.CompetingError{Pipeline: "test", Other: "audit", Object: "configmaps.v1 default/a", Message: 1}, *competing)
+			assert.Equal(t, recovery.CompetingError{
+				Pipeline: "test", Other: "audit", Object: "configmaps.v1 default/a",
+				Message: 1,
+			}, *competing)
 			assert.Len(t, log.lines(), had, "something was published")
 		})
 	}

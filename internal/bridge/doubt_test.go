@@ -59,7 +59,8 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 		snapshot(t, s, "10", "a u1 5", "b u2 6", "c u3 7")
 		send(t, s, source.Deleted, "b", "u2", "20", source.ReasonWatch)
 		r.settle()
-		s.ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Epoch: s.epoch, Version: 7, Sequence: 1}) // the place turns out to be another one
+		// The place turns out to be another one.
+		s.ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Epoch: s.epoch, Version: 7, Sequence: 1})
 		gate := log.hold()
 		send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch)
 		must.Happen(t, "the first event to be under way", func() bool { return underWay(s) })
@@ -79,7 +80,8 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 		lines := log.lines()[6:]
 		slices.SortStableFunc(lines[:4], byObject)
 		slices.SortStableFunc(lines[5:], byObject)
-		expect(t, lines, "updated default/a u1 30 watch", "updated default/a u1 31 watch", "deleted default/c u3 7 watch", "added default/c u4 32 watch",
+		expect(t, lines, "updated default/a u1 30 watch", "updated default/a u1 31 watch", "deleted default/c u3 7 watch",
+			"added default/c u4 32 watch",
 			"gap 1000", "updated default/a u1 35 relist", "added default/b u2 900 relist", "updated default/c u4 32 relist")
 		assert.Contains(t, gapData(log), `"from":"40"`, "the gap")
 	}
@@ -89,10 +91,12 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 // history is over.
 func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 	to := &swiftLog{}
-	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg, to)
+	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg,
+		to)
 	defer p.queue.ShutDown()
 	p.publisher, p.state = to, &checkpoint.State{}
-	s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
+	s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
+		source.Stream{Resource: configMaps})
 	require.NoError(t, err)
 	s.ledger.Put("default/a", checkpoint.Row{UID: "u1", ResourceVersion: "5"})
 	send(t, s, source.Added, "a", "u2", "20", source.ReasonRelist)
@@ -143,7 +147,8 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			snapshot(t, s, "60", "b u2 31")
 			r.settle()
 			checkOnce(t, log)
-			if data := gapData(log); !strings.Contains(data, `"from":"25"`) || !strings.Contains(data, "default/a was at resourceVersion 20") {
+			if data := gapData(log); !strings.Contains(data, `"from":"25"`) ||
+				!strings.Contains(data, "default/a was at resourceVersion 20") {
 				t.Errorf("known %v: the gap says %s", known, data)
 			}
 			assert.Equal(t, "updated default/b u2 31 watch", log.lines()[5],

@@ -24,12 +24,16 @@ import (
 
 var (
 	secrets = source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}
-	metrics = source.Resource{Group: "aggregated.example.com", Version: "v1", Resource: "numbers", Kind: "Number", Namespaced: true}
+	metrics = source.Resource{
+		Group: "aggregated.example.com", Version: "v1", Resource: "numbers", Kind: "Number",
+		Namespaced: true,
+	}
 )
 
 func (r *rig) of(resource source.Resource) *stream {
 	r.t.Helper()
-	s, err := r.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}, source.Stream{Resource: resource})
+	s, err := r.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}},
+		source.Stream{Resource: resource})
 	require.NoError(r.t, err)
 	return s
 }
@@ -113,7 +117,8 @@ func TestEpoch_begins_where_the_object_of_a_version_was_written_at_another_time(
 			cause := s.mismatched()
 			require.Equal(t, c.rewound, cause != nil, "%v", cause)
 			if c.rewound {
-				assert.ErrorContains(t, cause, "object default/a was at resourceVersion 5 and the API server has it there in another state")
+				assert.ErrorContains(t, cause,
+					"object default/a was at resourceVersion 5 and the API server has it there in another state")
 			}
 		})
 	}
@@ -177,7 +182,10 @@ func TestEpoch_begins_in_the_middle_of_a_list_when_another_stream_has_seen_it(t 
 // What another API server has lost says nothing of the rest. Events may have an etcd of their own.
 func TestEpoch_of_a_stream_with_versions_of_its_own_is_not_told(t *testing.T) {
 	events := source.Resource{Version: "v1", Resource: "events", Kind: "Event", Namespaced: true}
-	for cause, resource := range map[source.Cause]source.Resource{source.CauseRebuilt: metrics, source.CauseRestored + " own": events} {
+	for cause, resource := range map[source.Cause]source.Resource{
+		source.CauseRebuilt:           metrics,
+		source.CauseRestored + " own": events,
+	} {
 		log := newReadableLog()
 		r := start(t, log, &memoryStore{})
 		a, other := r.of(configMaps), r.of(resource)

@@ -25,7 +25,9 @@ type testFilter struct {
 	content func(version string) string
 }
 
-func (f testFilter) Filter(c *source.Change, before [16]byte, _ func() []byte) (reason string, now [16]byte, err error) {
+func (f testFilter) Filter(
+	c *source.Change, before [16]byte, _ func() []byte,
+) (reason string, now [16]byte, err error) {
 	if f.content != nil && c.Op != source.Deleted {
 		sum := sha256.Sum256([]byte(f.content(c.ResourceVersion)))
 		now = [16]byte(sum[:])
@@ -58,7 +60,8 @@ func TestFilter_what_is_not_published_moves_the_position_and_is_known(t *testing
 	send(t, s, source.Updated, "b", "u2", "12", source.ReasonWatch)
 	send(t, s, source.Deleted, "b", "u2", "13", source.ReasonWatch)
 	r.settle()
-	expect(t, log.lines(), "snapshot-started 10", "snapshot-completed 10", "updated default/b u2 12 watch", "deleted default/b u2 13 watch")
+	expect(t, log.lines(), "snapshot-started 10", "snapshot-completed 10", "updated default/b u2 12 watch",
+		"deleted default/b u2 13 watch")
 	assert.EqualValues(t, 2, value(t, r.registry, "events_filtered_total"), "events are counted")
 }
 
@@ -71,7 +74,8 @@ func TestFilter_an_update_is_compared_with_the_state_before_published_or_not(t *
 	send(t, s, source.Added, "a", "u2", "32", source.ReasonWatch)
 	send(t, s, source.Added, "a", "u3", "33", source.ReasonWatch) // its end is not known
 	r.settle()
-	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 20 watch", "updated default/a u1 30 watch", "deleted default/a u1 31 watch",
+	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 20 watch", "updated default/a u1 30 watch",
+		"deleted default/a u1 31 watch",
 		"added default/a u2 32 watch", "deleted default/a u2 32 watch", "added default/a u3 33 watch")
 }
 
@@ -132,7 +136,8 @@ func TestFilter_a_folded_change_is_judged_as_one(t *testing.T) {
 	r.settle()
 	send(t, s, source.Updated, "a", "u1", "32", source.ReasonWatch)
 	r.settle()
-	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 20 watch", "updated default/a u1 31 watch 2")
+	expect(t, log.lines(), "added default/a u1 10 watch", "updated default/a u1 20 watch",
+		"updated default/a u1 31 watch 2")
 }
 
 // What the log has lost is published again, although nothing has changed.
@@ -140,7 +145,10 @@ func TestFilter_publishes_what_is_repaired(t *testing.T) {
 	r := start(t, newFakeLog(), &memoryStore{})
 	s := r.stream(tens())
 	row := checkpoint.Row{UID: "u1", ResourceVersion: "10", Epoch: 1, Version: 10}
-	_, row.Digest, _ = s.spec.Filter.Filter(&source.Change{Op: source.Added, Ident: source.Ident{UID: "u1", ResourceVersion: "10"}}, [16]byte{}, nil)
+	_, row.Digest, _ = s.spec.Filter.Filter(&source.Change{
+		Op:    source.Added,
+		Ident: source.Ident{UID: "u1", ResourceVersion: "10"},
+	}, [16]byte{}, nil)
 	for _, c := range []struct {
 		again int64
 		since uint64

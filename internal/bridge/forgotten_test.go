@@ -18,7 +18,9 @@ import (
 
 // endedStream publishes two objects in a namespace, and ends the stream as one whose resource is gone. It returns how
 // many messages the log had before, and in all.
-func endedStream(t *testing.T, log readableLog, store checkpoint.Store, spec StreamSpec, namespace string) (before, after int) {
+func endedStream(
+	t *testing.T, log readableLog, store checkpoint.Store, spec StreamSpec, namespace string,
+) (before, after int) {
 	t.Helper()
 	r := startOf(t, log, store, spec)
 	s := must.Get(r.open(&r.cfg.Streams[0], source.Stream{Resource: configMaps, Namespace: namespace}))(t)
@@ -33,20 +35,27 @@ func endedStream(t *testing.T, log readableLog, store checkpoint.Store, spec Str
 
 // What the log lost of a stream's end is published again, whatever of it that is, and whoever would read the stream.
 func TestRepair_deletes_again_what_a_stream_had_that_has_ended(t *testing.T) {
-	all, one := StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "configmaps", NamespaceSelector: labels.Everything()}
+	all, one := StreamSpec{Resource: "configmaps"}, StreamSpec{
+		Resource:          "configmaps",
+		NamespaceSelector: labels.Everything(),
+	}
 	for name, c := range map[string]struct {
 		spec      StreamSpec
 		namespace string
 		lost      int
 		want      []string // the objects, of those that were deleted
 	}{
-		"all of it":                     {all, "", 2, []string{"a u1 5", "b u2 11"}},
-		"a part of it":                  {all, "", 1, []string{"a u1 5|b u2 11"}},
-		"more than that":                {all, "", 3, []string{"a u1 5", "b u2 6"}},
-		"nothing of it":                 {all, "", 0, nil},
-		"by its kind":                   {StreamSpec{Resource: "configmap"}, "", 2, []string{"a u1 5", "b u2 11"}},
-		"of a wildcard":                 {StreamSpec{Wildcard: &Wildcard{All: true}}, "", 2, []string{"a u1 5", "b u2 11"}},
-		"in a namespace":                {StreamSpec{Resource: "configmaps", Namespace: "default"}, "default", 2, []string{"a u1 5", "b u2 11"}},
+		"all of it":      {all, "", 2, []string{"a u1 5", "b u2 11"}},
+		"a part of it":   {all, "", 1, []string{"a u1 5|b u2 11"}},
+		"more than that": {all, "", 3, []string{"a u1 5", "b u2 6"}},
+		"nothing of it":  {all, "", 0, nil},
+		"by its kind":    {StreamSpec{Resource: "configmap"}, "", 2, []string{"a u1 5", "b u2 11"}},
+		"of a wildcard":  {StreamSpec{Wildcard: &Wildcard{All: true}}, "", 2, []string{"a u1 5", "b u2 11"}},
+		"in a namespace": {
+			StreamSpec{Resource: "configmaps", Namespace: "default"},
+			"default", 2,
+			[]string{"a u1 5", "b u2 11"},
+		},
 		"in a namespace that was taken": {one, "default", 2, []string{"a u1 5", "b u2 11"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +121,11 @@ func TestRepair_brings_back_by_a_short_name_what_is_served(t *testing.T) {
 		{StreamSpec{Resource: "cm"}, gone, offers, false},
 		{StreamSpec{Resource: "cm"}, secrets, offers, false},
 		{StreamSpec{Resource: "configmaps"}, configMaps, &catalog.Offers{}, true},
-		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, configMaps, offers, false},
+		{
+			StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}},
+			configMaps, offers,
+			false,
+		},
 		{StreamSpec{Wildcard: &Wildcard{All: true, Exclude: []Exclusion{{Name: "cm", AnyGroup: true}}}}, gone, offers, true},
 	} {
 		assert.Equal(t, c.want, c.spec.MayMean(c.resource, c.offers), "%s, of %+v", c.resource, c.spec)

@@ -144,7 +144,8 @@ func (p *session) successor(
 		if i == 0 || ledger.Numeric(saved.Position) < ledger.Numeric(position) {
 			position = saved.Position
 		}
-		if had := complete(&saved, len(p.state.Rows[name])); had != "" && (from == "" || ledger.Numeric(had) < ledger.Numeric(from)) {
+		if had := complete(&saved, len(p.state.Rows[name])); had != "" &&
+			(from == "" || ledger.Numeric(had) < ledger.Numeric(from)) {
 			from = had
 		}
 		if i == 0 || saved.Owes.List > to.Owes.List {

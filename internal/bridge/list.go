@@ -357,8 +357,11 @@ func (s *stream) announceSnapshot(again bool) *marker {
 		return nil
 	}
 	return s.queueMarker(&marker{
-		Marker: source.Marker{Kind: source.MarkerSnapshotCompleted, Epoch: epoch, To: due.ResourceVersion, Objects: due.Objects, Seen: time.Now()},
-		again:  again,
+		Marker: source.Marker{
+			Kind: source.MarkerSnapshotCompleted, Epoch: epoch, To: due.ResourceVersion,
+			Objects: due.Objects, Seen: time.Now(),
+		},
+		again: again,
 		settled: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -373,7 +376,8 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	position := s.position()
-	if position != "" && s.complete != nil && (position == s.complete.Version || ledger.After(position, s.complete.Version)) {
+	if position != "" && s.complete != nil && (position == s.complete.Version ||
+		ledger.After(position, s.complete.Version)) {
 		s.endOwed() // a commit has both, or a dead process would leave a list that is not owed
 	}
 	if position != "" && !ledger.After(s.saved.Replay.To, position) && !s.ledger.Behind(s.isRefused) {
@@ -385,7 +389,8 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	if saved.Owes.List >= sequence.Republish {
 		saved.Position = ""
 	}
-	if s.mismatch == nil && saved.Owes.List == sequence.Nothing { // else a tombstone may be what tells which changes are left to the next epoch
+	// Else a tombstone may be what tells which changes are left to the next epoch.
+	if s.mismatch == nil && saved.Owes.List == sequence.Nothing {
 		s.ledger.Prune(position)
 	}
 	put, drop := s.ledger.Take()

@@ -69,7 +69,10 @@ const (
 )
 
 func newFakeLog() *fakeLog {
-	return &fakeLog{flying: map[string]int{}, end: make(chan error), byID: map[string]int{}, last: map[string]int{}, faults: func() fault { return noFault }}
+	return &fakeLog{
+		flying: map[string]int{}, end: make(chan error), byID: map[string]int{}, last: map[string]int{},
+		faults: func() fault { return noFault },
+	}
 }
 
 func (l *fakeLog) Run(ctx context.Context) error {
@@ -256,7 +259,10 @@ type memoryStore struct {
 func (s *memoryStore) Load(context.Context) (*checkpoint.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &checkpoint.State{Identity: s.state.Identity, Log: s.state.Log, Streams: map[string]checkpoint.Stream{}, Rows: map[string]map[string]checkpoint.Row{}}
+	out := &checkpoint.State{
+		Identity: s.state.Identity, Log: s.state.Log, Streams: map[string]checkpoint.Stream{},
+		Rows: map[string]map[string]checkpoint.Row{},
+	}
 	for name, at := range s.state.Streams {
 		out.Streams[name] = at
 	}
@@ -360,13 +366,15 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 	}
 	registry := prometheus.NewRegistry()
 	pipeline := New(Config{
-		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: health.NewMetrics(registry),
-		Sink: func(func() uint64) (sink.Sink, error) { return to, nil }, Streams: specs,
+		Name: "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20,
+		Metrics: health.NewMetrics(registry),
+		Sink:    func(func() uint64) (sink.Sink, error) { return to, nil }, Streams: specs,
 	})
 	p := newSession(&pipeline.cfg, to)
 	pipeline.current.Store(p)
 	p.retrier = sink.Retry(to, sink.Policy{
-		Initial: 100 * time.Microsecond, Max: time.Millisecond, OnRetry: func(_ *sink.Message, cause error) { p.sayRefused(cause) },
+		Initial: 100 * time.Microsecond, Max: time.Millisecond,
+		OnRetry: func(_ *sink.Message, cause error) { p.sayRefused(cause) },
 	})
 	p.publisher = p.retrier
 	p.observe(must.Get(store.Load(t.Context()))(t))
@@ -410,7 +418,8 @@ func (r *rig) stream(spec *StreamSpec) *stream {
 // send feeds one change as a watch or a list would.
 func send(t *testing.T, s *stream, op source.Op, name, uid, version string, reason source.Reason) {
 	t.Helper()
-	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"default","uid":"` + uid +
+	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name +
+		`","namespace":"default","uid":"` + uid +
 		`","resourceVersion":"` + version + `"}}`))
 	at := version
 	if reason != source.ReasonWatch {

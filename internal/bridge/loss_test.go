@@ -47,7 +47,8 @@ func TestRepair_notices_a_loss_behind_what_is_refused(t *testing.T) {
 	must.Happen(t, "the refusal", func() bool { return r.broker.Problem(nil) != nil })
 	for v := 20; v < 30; v++ {
 		send(t, s, source.Updated, "a", "u1", fmt.Sprint(v), source.ReasonWatch)
-		must.Happen(t, "the event", func() bool { row, _ := s.ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })
+		must.Happen(t, "the event",
+			func() bool { row, _ := s.ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })
 	}
 	r.stopSaved()
 	log.lose(8)

@@ -193,7 +193,10 @@ func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testi
 	send(t, s, source.Updated, "a", "u1", "15", source.ReasonWatch)
 	send(t, s, source.Added, "b", "u2", "16", source.ReasonWatch)
 	end()
-	assert.Equal(t, []string{"added default/b u2 16 watch", "updated default/a u1 12 watch", "updated default/a u1 15 watch"},
+	assert.Equal(t, []string{
+		"added default/b u2 16 watch", "updated default/a u1 12 watch",
+		"updated default/a u1 15 watch",
+	},
 		between(t, log.fakeLog))
 }
 
@@ -209,7 +212,10 @@ func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *tes
 		send(t, s, source.Updated, "b", "u2", "15", source.ReasonWatch)
 		send(t, s, source.Deleted, "b", "u2", "16", source.ReasonWatch)
 		end()
-		assert.Equal(t, []string{"deleted default/b u2 16 watch", "updated default/a u1 5 resync", "updated default/b u2 15 watch"},
+		assert.Equal(t, []string{
+			"deleted default/b u2 16 watch", "updated default/a u1 5 resync",
+			"updated default/b u2 15 watch",
+		},
 			between(t, log.fakeLog))
 	})
 }
@@ -238,7 +244,8 @@ func TestResync_awaits_no_end_that_does_not_come(t *testing.T) {
 // Nothing but the list of a resync shows that etcd was restored.
 func TestResync_begins_another_epoch_where_its_list_does_not_compare(t *testing.T) {
 	for name, exists := range map[string]string{
-		"an older state": "a u1 5", "another object": "a u2 20", "an object that is not known": "b u2 7", "one that has ended": "c u3 6",
+		"an older state": "a u1 5", "another object": "a u2 20", "an object that is not known": "b u2 7",
+		"one that has ended": "c u3 6",
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, r, s := listed(t, "10", "a u1 5", "c u3 6")
@@ -349,7 +356,8 @@ func TestResync_tells_an_object_again_whose_event_was_on_its_way(t *testing.T) {
 		<-stored
 		end := resyncing(t, r, s, &lister{objects: []string{"a u1 11", "b u2 6"}})
 		<-time.After(10 * time.Second)
-		require.True(t, slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "resync-started") }))
+		require.True(t, slices.ContainsFunc(log.lines(),
+			func(line string) bool { return strings.HasPrefix(line, "resync-started") }))
 		require.Zero(t, s.resync.listed(), "the list is made, and an event is on its way")
 		close(acknowledge)
 		end()
@@ -403,7 +411,11 @@ func TestResync_ends_where_another_epoch_begins(t *testing.T) {
 
 func TestRepair_publishes_everything_again_between_markers_of_its_own(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")
-	live(t, s, []happening{{source.Updated, "a", "u1", "12"}, {source.Deleted, "c", "u3", "13"}, {source.Added, "d", "u4", "14"}})
+	live(t, s, []happening{
+		{source.Updated, "a", "u1", "12"},
+		{source.Deleted, "c", "u3", "13"},
+		{source.Added, "d", "u4", "14"},
+	})
 	r.stopSaved()
 	before := s.epoch
 	log.lose(6) // the deletion is lost, and what follows
@@ -412,7 +424,8 @@ func TestRepair_publishes_everything_again_between_markers_of_its_own(t *testing
 	epoch := s.epoch
 	assert.Greater(t, epoch, before)
 	has := store.state.Streams[s.name]
-	assert.True(t, has.Epoch == epoch && has.Since == epoch && has.Owes.List == sequence.Repair && has.Position == "", "%+v", has)
+	assert.True(t, has.Epoch == epoch && has.Since == epoch && has.Owes.List == sequence.Repair && has.Position == "",
+		"%+v", has)
 	assert.Equal(t, "log-lost", has.Owes.Cause)
 	begin := source.Progress{Kind: source.SnapshotStarted, Version: "20"}
 	note(t, s, begin)
@@ -428,7 +441,8 @@ func TestRepair_publishes_everything_again_between_markers_of_its_own(t *testing
 	expect(t, lines[:3], "gap 20", "resync-started 20", "updated default/a u1 12 repair")
 	assert.Equal(t, "resync-started 20", lines[3], "the other markers: the gap was announced")
 	assert.Equal(t, []string{
-		"added default/d u4 14 repair", "deleted default/c u3 7 repair", "updated default/a u1 12 repair", "updated default/b u2 6 repair",
+		"added default/d u4 14 repair", "deleted default/c u3 7 repair", "updated default/a u1 12 repair",
+		"updated default/b u2 6 repair",
 	}, between(t, log.fakeLog))
 	assert.Equal(t, "true", completeness(log.fakeLog))
 	last := log.log[len(log.log)-1]

@@ -278,7 +278,10 @@ func TestRebuild_of_a_stream_without_objects_says_that_the_checkpoint_was_lost(t
 		must.Happen(t, "the list", func() bool { return slices.Contains(news(log.fakeLog, n), "added shop/one 2 relist") })
 		require.NoError(t, b.stop())
 		log.set(func() {
-			gap := slices.IndexFunc(log.log, func(m sink.Stored) bool { return strings.Contains(attribute(&m, "type"), ".gap.") })
+			gap := slices.IndexFunc(log.log, func(m sink.Stored) bool {
+				return strings.Contains(attribute(&m, "type"),
+					".gap.")
+			})
 			require.GreaterOrEqual(t, gap, n, "there is no gap")
 			assert.Contains(t, string(log.log[gap].Data), `"cause":"checkpoint-lost"`)
 		})
@@ -794,21 +797,26 @@ func TestName_that_may_mean_several_resources_is_told_with_their_groups(t *testi
 	})
 	b.watches(t, "gateways.v1.gateway.io")
 	require.NoError(t, b.stop())
-	want := "may mean several resources, and the first one is read: gateways.gateway.io, gateways.istio.io; name it with its group"
+	want := "may mean several resources, and the first one is read: gateways.gateway.io, gateways.istio.io; name it " +
+		"with its group"
 	assert.Equal(t, 1, strings.Count(said.String(), want), said.String())
 }
 
 // A definition that comes later may show that an entry cannot be read. The others go on.
 func TestEntry_that_a_later_definition_does_not_fit_is_told(t *testing.T) {
 	w, log := newWorld(t, "configmaps.v1"), newFakeLog()
-	b := runIn(t, w, log, &memoryStore{}, StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "nodes.x", Namespace: "shop"})
+	b := runIn(t, w, log, &memoryStore{}, StreamSpec{Resource: "configmaps"},
+		StreamSpec{Resource: "nodes.x", Namespace: "shop"})
 	b.watches(t, "configmaps.v1")
 	w.serve("configmaps.v1", "nodes.v1.x")
 	b.cfg.Catalog.Refresh()
 	want := "pipeline test: nodes.x: resource nodes.x is cluster-scoped and cannot be read in namespaces"
 	must.Happen(t, want, func() bool { _, body := b.get("/readyz"); return strings.Contains(body, want) })
 	w.put("configmaps", "shop/one", "")
-	must.Happen(t, "the other one", func() bool { return strings.Contains(strings.Join(log.lines(), "\n"), "added shop/one") })
+	must.Happen(t, "the other one", func() bool {
+		return strings.Contains(strings.Join(log.lines(), "\n"),
+			"added shop/one")
+	})
 	require.NoError(t, b.stop())
 }
 
@@ -898,7 +906,8 @@ func TestHandover_drops_what_the_stream_ahead_has_published(t *testing.T) {
 		Stream: scope, Action: membership.Run, From: from, Same: true, Called: []string{"configmaps"},
 	}}}))
 	want := checkpoint.Stream{
-		Position: "10", Epoch: 5, Fingerprint: scope.Scope(), Kind: "ConfigMap", Namespaced: true, Called: []string{"configmaps"},
+		Position: "10", Epoch: 5, Fingerprint: scope.Scope(), Kind: "ConfigMap", Namespaced: true,
+		Called: []string{"configmaps"},
 		Floors: []sequence.Floor{{Namespace: "default", Position: 20}, {Position: 15}},
 	}
 	assert.Equal(t, map[string]checkpoint.Stream{"configmaps.v1/default": want}, store.streams(t))
@@ -952,11 +961,17 @@ func TestHandover_says_that_the_checkpoint_was_lost(t *testing.T) {
 	store.state = checkpoint.State{
 		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
 		Streams:  map[string]checkpoint.Stream{"configmaps.v1/a": {Epoch: 5, Owes: owes}},
-		Rows:     map[string]map[string]checkpoint.Row{"configmaps.v1/a": {"a/x": {UID: "u1", ResourceVersion: "9", Epoch: 5, Version: 9}}},
+		Rows: map[string]map[string]checkpoint.Row{"configmaps.v1/a": {"a/x": {
+			UID: "u1", ResourceVersion: "9", Epoch: 5,
+			Version: 9,
+		}}},
 	}
 	r := startOf(t, log, store)
 	from := []string{"configmaps.v1/a"}
-	require.NoError(t, r.move(t.Context(), handover{from: from, to: []*membership.Assignment{{Stream: source.Stream{Resource: configMaps}, From: from}}}))
+	require.NoError(t, r.move(t.Context(), handover{
+		from: from,
+		to:   []*membership.Assignment{{Stream: source.Stream{Resource: configMaps}, From: from}},
+	}))
 	next := store.streams(t)["configmaps.v1"]
 	assert.Equal(t, owes, next.Owes)
 	assert.Greater(t, next.Epoch, uint64(5))

@@ -80,7 +80,8 @@ func families(t *testing.T, g prometheus.Gatherer) []string {
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, l.GetName())
 		}
-		out = append(out, fmt.Sprintf("%s %s{%s} %s", strings.ToLower(f.GetType().String()), f.GetName(), strings.Join(labels, ","), f.GetHelp()))
+		out = append(out, fmt.Sprintf("%s %s{%s} %s", strings.ToLower(f.GetType().String()), f.GetName(),
+			strings.Join(labels, ","), f.GetHelp()))
 	}
 	slices.Sort(out)
 	return out
@@ -110,7 +111,8 @@ func TestMetrics_count_what_happens(t *testing.T) {
 	log.set(func() { log.gate = gate })
 	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
 	for name, want := range map[string]float64{
-		"events_published_total": 3, "publish_seconds": 6, "gaps_total": 1, "relists_total": 1, "synthesized_deletes_total": 1,
+		"events_published_total": 3, "publish_seconds": 6, "gaps_total": 1, "relists_total": 1,
+		"synthesized_deletes_total":   1,
 		"duplicates_suppressed_total": 1, "ledger_objects": 1, "buffered_events": 1, "publish_failures_total": 0,
 	} {
 		got := value(t, r.registry, name)
@@ -140,16 +142,28 @@ func TestWrittenAt_is_of_watched_writes_that_tell(t *testing.T) {
 		a    attempt
 		told bool
 	}{
-		{"an update", attempt{delta: delta{Change: source.Change{Op: source.Updated, Reason: source.ReasonWatch, Written: at}}}, true},
+		{"an update", attempt{delta: delta{Change: source.Change{
+			Op: source.Updated, Reason: source.ReasonWatch,
+			Written: at,
+		}}}, true},
 		{"a newer one", attempt{delta: delta{Change: source.Change{
 			Op: source.Updated, Reason: source.ReasonWatch, Written: at, Follows: true, Before: at - 1,
 		}}}, true},
 		{"one that leaves no time", attempt{delta: delta{Change: source.Change{
 			Op: source.Updated, Reason: source.ReasonWatch, Written: at, Follows: true, Before: at,
 		}}}, false},
-		{"a deletion", attempt{delta: delta{Change: source.Change{Op: source.Deleted, Reason: source.ReasonWatch, Written: at}}}, false},
-		{"of a first list", attempt{delta: delta{Change: source.Change{Op: source.Added, Reason: source.ReasonSnapshot, Written: at}}}, false},
-		{"a marker", attempt{marker: &marker{}, delta: delta{Change: source.Change{Op: source.Updated, Reason: source.ReasonWatch, Written: at}}}, false},
+		{"a deletion", attempt{delta: delta{Change: source.Change{
+			Op: source.Deleted, Reason: source.ReasonWatch,
+			Written: at,
+		}}}, false},
+		{"of a first list", attempt{delta: delta{Change: source.Change{
+			Op: source.Added, Reason: source.ReasonSnapshot,
+			Written: at,
+		}}}, false},
+		{"a marker", attempt{marker: &marker{}, delta: delta{Change: source.Change{
+			Op:     source.Updated,
+			Reason: source.ReasonWatch, Written: at,
+		}}}, false},
 	} {
 		got := writtenAt(&c.a)
 		assert.True(t, c.told == (got.Unix() == at) && c.told != got.IsZero(), "%s: %v", c.name, got)

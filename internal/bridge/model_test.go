@@ -229,7 +229,8 @@ func (c *happened) body() []byte {
 		label = `,"labels":{"a":"b"}`
 	}
 	last := c.ResourceVersion[len(c.ResourceVersion)-1:]
-	at := time.Unix(int64(1_700_000_000+10_000*c.history+int(ledger.Numeric(c.ResourceVersion))), 0).UTC().Format(time.RFC3339)
+	at := time.Unix(int64(1_700_000_000+10_000*c.history+int(ledger.Numeric(c.ResourceVersion))),
+		0).UTC().Format(time.RFC3339)
 	metadata := fmt.Sprintf(`{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q%s,"managedFields":[{"time":%q}]}`,
 		c.Name, c.Namespace, c.UID, c.ResourceVersion, label, at)
 	return fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":%s,"data":{"v":"%s of %d","k%s":"x"}}`,
@@ -435,7 +436,8 @@ func (m *model) watch(r *rig, s *stream, sent int) int {
 	if m.mode.restore && m.random.IntN(40) == 0 {
 		shown := m.events[max(sent-1, 0)].ResourceVersion
 		m.restore(1 + m.random.IntN(len(m.events)))
-		if ledger.After(shown, fmt.Sprint(m.version)) || ledger.After(s.newest(), fmt.Sprint(m.version)) || m.random.IntN(2) == 0 {
+		if ledger.After(shown, fmt.Sprint(m.version)) || ledger.After(s.newest(), fmt.Sprint(m.version)) ||
+			m.random.IntN(2) == 0 {
 			r.settle()
 			sent = m.connect(s)
 		} else {

@@ -98,7 +98,10 @@ func (c frameContent) Bytes() []byte { return []byte(c) }
 func (c frameContent) Body() *source.Body { return source.NewBody([]byte(c)) }
 
 func TestOlds_what_a_resync_publishes_otherwise_than_it_was_is_no_base(t *testing.T) {
-	redacted := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch, Redact: []jsonscan.Path{parsed(t, "data.secret")}}}
+	redacted := StreamSpec{Encoding: encode.Config{
+		Payload: encode.MergePatch,
+		Redact:  []jsonscan.Path{parsed(t, "data.secret")},
+	}}
 	log, p := newReadableLog(), story(`"data":{"secret":"hunter2","y":"1"}`, `"data":{"secret":"hunter2","y":"2"}`)
 	r, s := restarted(t, log, p, 1, StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}, redacted)
 	p.frames[0].republish(t, s)
@@ -214,7 +217,8 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	p.frames[2].send(t, s)
 	p.frames[3].send(t, s)
 	r.settle()
-	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 2 watch", "updated default/a u1 3 watch", "updated default/a u1 4 watch")
+	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 2 watch", "updated default/a u1 3 watch",
+		"updated default/a u1 4 watch")
 	p.check(t, log, newReader())
 }
 
@@ -230,7 +234,8 @@ func TestOlds_what_the_broker_had_already_is_no_base(t *testing.T) {
 		}
 		r.settleAndStop()
 	}
-	if last := &log.log[len(log.log)-1]; attribute(last, "payload") != "object" || attribute(last, "resourceversion") != "3" {
+	if last := &log.log[len(log.log)-1]; attribute(last, "payload") != "object" ||
+		attribute(last, "resourceversion") != "3" {
 		t.Errorf("the last event is %v", last.Attributes)
 	}
 }

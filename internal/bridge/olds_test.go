@@ -42,7 +42,10 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 		for at, crashes := 0, 0; crashes < 3 || at < len(p.frames); crashes++ {
 			r := start(t, to, store)
 			r.cfg.Client = client
-			spec := &StreamSpec{Encoding: encode.Config{Payload: []encode.Payload{encode.MergePatch, encode.Change}[seed%2]}, Latest: seed%3 == 1}
+			spec := &StreamSpec{
+				Encoding: encode.Config{Payload: []encode.Payload{encode.MergePatch, encode.Change}[seed%2]},
+				Latest:   seed%3 == 1,
+			}
 			if seed%3 == 2 {
 				spec.Filter = sevenths{}
 			}
@@ -82,7 +85,8 @@ func TestOlds_an_event_that_is_too_large_with_what_was_before_is_published_witho
 	log.limit = 800
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.Change}})
-	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"`+strings.Repeat("c", 200)+`"}`, `"data":{"x":"d"}`, `"data":{"x":"`+strings.Repeat("e", 900)+`"}`, `"data":{"x":"f"}`)
+	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"`+strings.Repeat("c", 200)+`"}`, `"data":{"x":"d"}`,
+		`"data":{"x":"`+strings.Repeat("e", 900)+`"}`, `"data":{"x":"f"}`)
 	for _, f := range p.frames {
 		f.send(t, s)
 		r.settle()
@@ -90,7 +94,8 @@ func TestOlds_an_event_that_is_too_large_with_what_was_before_is_published_witho
 	var got []string
 	for i := range log.log {
 		m := &log.log[i]
-		got = append(got, strings.TrimSpace(attribute(m, "resourceversion")+" "+strings.Split(attribute(m, "type"), ".")[3]+" "+attribute(m, "baseversion")))
+		got = append(got, strings.TrimSpace(attribute(m, "resourceversion")+" "+strings.Split(attribute(m, "type"),
+			".")[3]+" "+attribute(m, "baseversion")))
 	}
 	expect(t, got, "1 added", "2 updated 1", "3 updated", "4 updated", "5 rejected", "6 updated")
 	p.check(t, log, newReader())
@@ -113,7 +118,10 @@ func TestOlds_a_deletion_because_of_the_selection_says_what_was_deleted(t *testi
 
 func TestOlds_are_known_only_of_what_the_row_says(t *testing.T) {
 	k := newOlds(&StreamSpec{Olds: true, Encoding: encode.Config{Payload: encode.Change}}, newPacker)
-	k.put("a", old{uid: "u1", data: k.packer.pack([]byte("data")), version: "5", sequence: 7, partition: 2, state: k.packer.pack([]byte("state")), seen: "6"})
+	k.put("a", old{
+		uid: "u1", data: k.packer.pack([]byte("data")), version: "5", sequence: 7, partition: 2,
+		state: k.packer.pack([]byte("state")), seen: "6",
+	})
 	row := checkpoint.Row{UID: "u1", ResourceVersion: "6", Sequence: 7, Partition: 2}
 	for name, c := range map[string]struct {
 		edit          func(*checkpoint.Row)
@@ -169,7 +177,8 @@ func BenchmarkEncodeFrom(b *testing.B) {
 			s := &stream{Stream: at, spec: spec, encoder: e, olds: newOlds(spec, newPacker)}
 			o := &object{stream: s, key: "n/p"}
 			o.attempt = attempt{message: &sink.Message{}, delta: delta{Change: source.Change{
-				Op: source.Updated, Ident: source.Ident{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "48211734"}, Body: source.NewBody(raw),
+				Op: source.Updated, Ident: source.Ident{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "48211734"},
+				Body: source.NewBody(raw),
 			}}}
 			data := must.Get(e.Data(&source.Change{Op: source.Updated, Body: source.NewBody(before)}))(b)
 			s.olds.put(o.key, old{uid: "u", data: s.olds.packer.pack(data), version: "48211700", sequence: 1})
@@ -229,7 +238,8 @@ func TestOlds_a_filter_is_told_the_state_before_published_or_not(t *testing.T) {
 
 func TestOlds_what_depends_on_a_state_that_is_not_known_is_published_and_no_fault_of_the_filter(t *testing.T) {
 	var told []string
-	spec := StreamSpec{Filter: asking{&told}, Olds: true, Encoding: encode.Config{Payload: encode.MergePatch}} // which asks too
+	// Which asks too.
+	spec := StreamSpec{Filter: asking{&told}, Olds: true, Encoding: encode.Config{Payload: encode.MergePatch}}
 	log := newReadableLog()
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c"}`, `"data":{"x":"d"}`)
 	p.gone = 10

@@ -30,7 +30,8 @@ type whole struct {
 
 // reducible reports whether what the broker refused because of err is to be published without its object.
 func (p *session) reducible(a *attempt, err error) bool {
-	return p.cfg.Oversize != RejectOversize && a.marker == nil && a.rejected == nil && a.tooLarge == nil && sink.IsTooLarge(err)
+	return p.cfg.Oversize != RejectOversize && a.marker == nil && a.rejected == nil && a.tooLarge == nil &&
+		sink.IsTooLarge(err)
 }
 
 // reduce finds out what the event is published without, and keeps it where that is asked for. It reports false where
@@ -56,7 +57,8 @@ func (p *session) reduce(ctx context.Context, o *object) bool {
 	a.whole = &left
 	s.metrics.Oversized.Inc()
 	s.often.oversized.Do(func() {
-		p.log.Warn("event published without its object", "stream", s.name, "object", o.key, "bytes", left.size, "dataref", left.ref, "err", a.tooLarge)
+		p.log.Warn("event published without its object", "stream", s.name, "object", o.key, "bytes", left.size, "dataref",
+			left.ref, "err", a.tooLarge)
 	})
 	return true
 }
@@ -80,7 +82,8 @@ func (p *session) unkept(ctx context.Context, o *object, err error) {
 		return
 	}
 	s.often.unkept.Do(func() {
-		p.log.Warn("what is too large for an event cannot be stored; it is tried again", "stream", s.name, "object", o.key, "err", err)
+		p.log.Warn("what is too large for an event cannot be stored; it is tried again", "stream", s.name, "object", o.key,
+			"err", err)
 	})
 	p.block(a, err)
 	p.again(o, unkeptDelay)

@@ -45,7 +45,8 @@ func (l *keepingLog) Keep(_ context.Context, name string, data []byte) (string, 
 // sendBody is send for an object with a body of so many bytes.
 func sendBody(t *testing.T, s *stream, op source.Op, name, version string, size int) {
 	t.Helper()
-	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name + `","namespace":"default"},"data":{"x":"` +
+	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name +
+		`","namespace":"default"},"data":{"x":"` +
 		strings.Repeat("x", size) + `"}}`))
 	ticket := must.Get(s.Admit(t.Context(), version, len(body.Bytes())))(t)
 	s.Deliver(source.Change{
@@ -73,7 +74,8 @@ func (r *rig) story(s *stream, log *fakeLog) []string {
 	return out
 }
 
-const overhead = len(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default"},"data":{"x":""}}`)
+const overhead = len(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default"},` +
+	`"data":{"x":""}}`)
 
 func of(size int) string { return strconv.Itoa(size + overhead) }
 
@@ -93,7 +95,8 @@ func TestOversize_what_is_too_large_is_published_without_its_object(t *testing.T
 		r.cfg.Oversize, r.cfg.StopOnReject = ReduceOversize, true
 		s := r.stream(nil)
 		expect(t, r.story(s, log), "added 1 object", "updated 2 metadata "+of(2000), "deleted 3 metadata "+of(3000))
-		if failures, oversized := value(t, r.registry, "publish_failures_total"), value(t, r.registry, "oversized_total"); failures != 0 || oversized != 2 {
+		if failures, oversized := value(t, r.registry, "publish_failures_total"),
+			value(t, r.registry, "oversized_total"); failures != 0 || oversized != 2 {
 			t.Errorf("%v failures and %v too large are counted", failures, oversized)
 		}
 		assert.Equal(t, "2", s.tracker.Position(), "the position")
@@ -177,7 +180,8 @@ func TestOversize_what_is_too_large_is_kept_whole_and_referred_to(t *testing.T) 
 			update = name
 		}
 	}
-	expect(t, lines, "added 1 object", "updated 2 metadata "+of(2000)+" kept:"+update, "deleted 3 metadata "+of(3000)+" kept:"+deletion)
+	expect(t, lines, "added 1 object", "updated 2 metadata "+of(2000)+" kept:"+update,
+		"deleted 3 metadata "+of(3000)+" kept:"+deletion)
 	if got := log.kept[update]; len(log.kept) != 2 || len(got) != 2000+overhead || update != log.log[1].ID {
 		t.Errorf("%d are kept; under %s %d bytes", len(log.kept), update, len(got))
 	}
@@ -211,7 +215,10 @@ func TestOversize_what_cannot_be_kept_now_waits_in_sight(t *testing.T) {
 }
 
 func TestOversize_what_will_never_be_kept_is_rejected(t *testing.T) {
-	log := &keepingLog{fakeLog: newFakeLog(), kept: map[string]string{}, fail: func() error { return sink.Permanent(errors.New("no bucket")) }}
+	log := &keepingLog{
+		fakeLog: newFakeLog(), kept: map[string]string{},
+		fail: func() error { return sink.Permanent(errors.New("no bucket")) },
+	}
 	log.limit = 1000
 	r := start(t, log, &memoryStore{})
 	r.cfg.Oversize = StoreOversize

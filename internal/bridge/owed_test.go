@@ -48,7 +48,10 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Why: source.Why{Message: "expired; nothing"}})
 	require.NoError(t, r.save(t.Context()))
 	restart()
-	owed("in the middle of the list", source.Owed{Version: "41", Why: source.Why{Message: "expired; nothing"}, Announced: true})
+	owed("in the middle of the list", source.Owed{
+		Version: "41", Why: source.Why{Message: "expired; nothing"},
+		Announced: true,
+	})
 
 	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Why: source.Why{Message: "expired; nothing"}})
 	send(t, s, source.Added, "a", "u1", "41", source.ReasonRelist)
@@ -105,7 +108,8 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 			return s.saved.Owes.List == sequence.Nothing
 		})
 		require.NoError(t, b.stop())
-		assert.Equal(t, checkpoint.Owes{}, store.state.Streams["configmaps.v1"].Owes, "%s: it is done, and the store says", name)
+		assert.Equal(t, checkpoint.Owes{}, store.state.Streams["configmaps.v1"].Owes, "%s: it is done, and the store says",
+			name)
 		again := slices.ContainsFunc(log.lines()[6:], func(line string) bool { return strings.Contains(line, " 2 ") })
 		assert.Equal(t, owes.List > sequence.Reselect, again, "%s: what existed is published again: %q", name, log.lines())
 		checkOnce(t, readableLog{fakeLog: log})

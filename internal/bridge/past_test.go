@@ -101,7 +101,8 @@ func (p *past) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`))
 		return
 	}
-	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, strings.Join(p.at(version), ","))
+	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+		version, strings.Join(p.at(version), ","))
 }
 
 // client asks p.
@@ -134,8 +135,11 @@ func story(bodies ...string) *past {
 		if i == 0 {
 			op = source.Added
 		}
-		p.frames = append(p.frames, frame{op, "a", "u1", i + 1, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u1","resourceVersion":"` +
-			strconv.Itoa(i+1) + `"},"fill":"` + strings.Repeat("x", 200) + `",` + b + `}`})
+		p.frames = append(p.frames, frame{
+			op, "a", "u1", i + 1,
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u1","resourceVersion":"` +
+				strconv.Itoa(i+1) + `"},"fill":"` + strings.Repeat("x", 200) + `",` + b + `}`,
+		})
 	}
 	return p
 }

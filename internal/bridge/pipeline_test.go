@@ -300,7 +300,10 @@ func newReadableLog() readableLog { return readableLog{newFakeLog()} }
 func (l readableLog) Bounds(context.Context, map[int32]uint64) (sink.LogBounds, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return sink.LogBounds{ID: l.id, Partitions: map[int32]sink.Bounds{0: {First: uint64(max(l.first, 1)), Last: uint64(len(l.log))}}}, nil
+	return sink.LogBounds{ID: l.id, Partitions: map[int32]sink.Bounds{0: {
+		First: uint64(max(l.first, 1)),
+		Last:  uint64(len(l.log)),
+	}}}, nil
 }
 
 func (l readableLog) At(_ context.Context, _ int32, sequence uint64) (*sink.Stored, error) {

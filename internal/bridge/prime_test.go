@@ -25,7 +25,10 @@ import (
 // What a process has published before is a base only if it is what the next one would have published.
 func TestPrime_finds_what_the_log_has(t *testing.T) {
 	patches := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}
-	redacted := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch, Redact: []jsonscan.Path{parsed(t, "data.x")}}}
+	redacted := StreamSpec{Encoding: encode.Config{
+		Payload: encode.MergePatch,
+		Redact:  []jsonscan.Path{parsed(t, "data.x")},
+	}}
 	left := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}, Filter: sevenths{}}
 	for name, c := range map[string]struct {
 		before, after StreamSpec
@@ -33,22 +36,32 @@ func TestPrime_finds_what_the_log_has(t *testing.T) {
 		refuse        func(*sink.Message) bool
 		want          string
 	}{
-		"it is there":                   {before: patches, after: patches, n: 2, want: "merge-patch 2"},
-		"as another patch":              {before: patches, after: StreamSpec{Encoding: encode.Config{Payload: encode.JSONPatch}}, n: 2, want: "json-patch 2"},
-		"the API server has forgotten":  {before: patches, after: patches, n: 2, gone: 2, want: "object "},
-		"it was redacted less":          {before: patches, after: redacted, n: 2, want: "object "},
-		"it was redacted more":          {before: redacted, after: patches, n: 2, want: "object "},
-		"whole objects were published":  {before: StreamSpec{}, after: patches, n: 2, want: "object "},
-		"the last state was left out":   {before: left, after: patches, n: 7, want: "object "},
-		"one before it was left out":    {before: left, after: patches, n: 8, want: "merge-patch 8"},
-		"the last state was refused":    {before: patches, after: patches, n: 2, want: "object ", refuse: func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".2.0") }},
-		"whole objects are asked for":   {before: patches, after: StreamSpec{}, n: 2, want: "object "},
-		"the state before is asked for": {before: patches, after: StreamSpec{Encoding: encode.Config{Payload: encode.Change}}, n: 2, want: "change 2"},
+		"it is there": {before: patches, after: patches, n: 2, want: "merge-patch 2"},
+		"as another patch": {
+			before: patches,
+			after:  StreamSpec{Encoding: encode.Config{Payload: encode.JSONPatch}}, n: 2, want: "json-patch 2",
+		},
+		"the API server has forgotten": {before: patches, after: patches, n: 2, gone: 2, want: "object "},
+		"it was redacted less":         {before: patches, after: redacted, n: 2, want: "object "},
+		"it was redacted more":         {before: redacted, after: patches, n: 2, want: "object "},
+		"whole objects were published": {before: StreamSpec{}, after: patches, n: 2, want: "object "},
+		"the last state was left out":  {before: left, after: patches, n: 7, want: "object "},
+		"one before it was left out":   {before: left, after: patches, n: 8, want: "merge-patch 8"},
+		"the last state was refused": {
+			before: patches, after: patches, n: 2, want: "object ",
+			refuse: func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".2.0") },
+		},
+		"whole objects are asked for": {before: patches, after: StreamSpec{}, n: 2, want: "object "},
+		"the state before is asked for": {
+			before: patches, after: StreamSpec{Encoding: encode.Config{Payload: encode.Change}},
+			n: 2, want: "change 2",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := newReadableLog()
 			log.refuse = c.refuse
-			p := story(`"data":{"x":"1"}`, `"data":{"x":"2"}`, `"data":{"x":"3"}`, `"data":{"x":"4"}`, `"data":{"x":"5"}`, `"data":{"x":"6"}`, `"data":{"x":"7"}`,
+			p := story(`"data":{"x":"1"}`, `"data":{"x":"2"}`, `"data":{"x":"3"}`, `"data":{"x":"4"}`, `"data":{"x":"5"}`,
+				`"data":{"x":"6"}`, `"data":{"x":"7"}`,
 				`"data":{"x":"8"}`, `"data":{"x":"9"}`)
 			p.gone = c.gone
 			r, s := restarted(t, log, p, c.n, c.before, c.after)
@@ -95,7 +108,8 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	p.frames[1].send(t, s)
 	r.settle()
 	got := passing(t, log.fakeLog)
-	if object := got.objects["default/a"].(map[string]any); p.asked == 0 || object["policy"] != "Retain" || got.count["object"] != 2 {
+	if object := got.objects["default/a"].(map[string]any); p.asked == 0 || object["policy"] != "Retain" ||
+		got.count["object"] != 2 {
 		t.Errorf("who applies all events has %v, of %v", object, got.count)
 	}
 }
@@ -111,7 +125,9 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2","continue":"more"},"items":[%s]}`, p.frames[0].body)
+		_, _ = fmt.Fprintf(w,
+			`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2","continue":"more"},"items":[%s]}`,
+			p.frames[0].body)
 	}))
 	defer server.Close()
 	client := must.Get(source.NewClient(&rest.Config{Host: server.URL}))(t)

@@ -28,7 +28,8 @@ import (
 // at the given one.
 func listedNamespaces(t *testing.T, other int) *catalog.Namespaces {
 	t.Helper()
-	return namespacesOf(t, `"name":"shop","resourceVersion":"30","labels":{"team":"b"}`, fmt.Sprintf(`"name":"other","resourceVersion":"%d","labels":{"team":"b"}`, other))
+	return namespacesOf(t, `"name":"shop","resourceVersion":"30","labels":{"team":"b"}`,
+		fmt.Sprintf(`"name":"other","resourceVersion":"%d","labels":{"team":"b"}`, other))
 }
 
 // namespacesOf are what an API server lists, by their metadata.
@@ -48,7 +49,8 @@ func namespacesOf(t *testing.T, metadata ...string) *catalog.Namespaces {
 			for _, m := range metadata {
 				items = append(items, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{`+m+`}}`)
 			}
-			_, _ = fmt.Fprintf(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"90"},"items":[%s]}`, strings.Join(items, ","))
+			_, _ = fmt.Fprintf(w,
+				`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"90"},"items":[%s]}`, strings.Join(items, ","))
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -85,7 +87,8 @@ func TestReconciler_ends_nothing_for_an_old_state_of_a_namespace(t *testing.T) {
 		at := source.Stream{Resource: configMaps, Namespace: c.namespace}
 		entry := membership.Spec{Resource: "configmaps", NamespaceSelector: labels.SelectorFromSet(labels.Set{"team": "a"})}
 		served := &catalog.Served{Resource: "configmaps", Versions: []source.Resource{configMaps}}
-		plan, _ := membership.Plan([]membership.Spec{entry}, membership.Offers{Known: true, Served: []*catalog.Served{served}}, all,
+		plan, _ := membership.Plan([]membership.Spec{entry},
+			membership.Offers{Known: true, Served: []*catalog.Served{served}}, all,
 			[]membership.Stored{{Stream: at, Scope: at.Scope()}})
 		assert.Equal(t, c.want, plan[0].Action == membership.Run, "%s: %+v", name, plan)
 	}

@@ -121,7 +121,8 @@ func (s *stream) uncount(key string, n int) {
 // before the position had passed it. The caller holds mu.
 func (s *stream) counted(key, version string) bool {
 	at, refused := slices.BinarySearchFunc(s.saved.Refused, key, ledger.ByKey)
-	return refused && ledger.Numeric(version) != 0 && ledger.Numeric(version) <= ledger.Numeric(s.saved.Refused[at].Version)
+	return refused && ledger.Numeric(version) != 0 &&
+		ledger.Numeric(version) <= ledger.Numeric(s.saved.Refused[at].Version)
 }
 
 // lacksEvent reports whether the log lacks an event of an object.
@@ -141,7 +142,8 @@ func (s *stream) accept(key string) {
 	}
 	delete(s.refused.tries, key)
 	s.refused.all.Add(-1)
-	s.saved.Refused = slices.DeleteFunc(slices.Clone(s.saved.Refused), func(o checkpoint.Refused) bool { return o.Key == key })
+	s.saved.Refused = slices.DeleteFunc(slices.Clone(s.saved.Refused),
+		func(o checkpoint.Refused) bool { return o.Key == key })
 	if len(s.saved.Refused) == 0 {
 		s.saved.Refused = nil
 	}
@@ -262,7 +264,8 @@ func (s *stream) tries(key, position string) bool {
 // has the object. The caller holds mu.
 func (s *stream) triesNow(key, position string) bool {
 	t := s.refused.tries[key]
-	return t != nil && ledger.Numeric(position) != 0 && !ledger.After(t.version, position) && s.pending[key] == nil && s.steady()
+	return t != nil && ledger.Numeric(position) != 0 && !ledger.After(t.version, position) && s.pending[key] == nil &&
+		s.steady()
 }
 
 // offer queues what the log lacks of an object that does, or does not, exist at a position. The caller holds mu.

@@ -46,12 +46,18 @@ func TestRefused_object_holds_up_neither_list_nor_watch_nor_position(t *testing.
 	refuse(log, "stuck")
 	entry := StreamSpec{Resource: "configmaps"}
 	b := runIn(t, w, log, store, entry)
-	must.Happen(t, "the snapshot", func() bool { return slices.Contains(log.lines(), fmt.Sprint("snapshot-completed ", w.version)) })
+	must.Happen(t, "the snapshot", func() bool {
+		return slices.Contains(log.lines(),
+			fmt.Sprint("snapshot-completed ", w.version))
+	})
 	w.put("configmaps", "shop/one", "a=b")
 	w.put("configmaps", "shop/stuck", "a=b")
 	w.put("configmaps", "shop/two", "a=b")
 	must.Happen(t, "what comes after", func() bool {
-		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "updated shop/two ") })
+		return slices.ContainsFunc(log.lines(), func(line string) bool {
+			return strings.HasPrefix(line,
+				"updated shop/two ")
+		})
 	})
 	require.NoError(t, b.stop())
 	saved := store.state.Streams["configmaps.v1"]
@@ -62,7 +68,10 @@ func TestRefused_object_holds_up_neither_list_nor_watch_nor_position(t *testing.
 	refuse(log)
 	b = runIn(t, w, log, store, entry)
 	must.Happen(t, "the object", func() bool {
-		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "added shop/stuck ") })
+		return slices.ContainsFunc(log.lines(), func(line string) bool {
+			return strings.HasPrefix(line,
+				"added shop/stuck ")
+		})
 	})
 	require.NoError(t, b.stop())
 	assert.Empty(t, store.state.Streams["configmaps.v1"].Refused)
@@ -126,7 +135,10 @@ func TestRefused_object_is_not_read_from_before_what_a_watch_has_shown(t *testin
 	w.remove("configmaps", "shop/stuck")
 	w.put("configmaps", "shop/one", "a=b")
 	must.Happen(t, "what comes after", func() bool {
-		return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, "updated shop/one ") })
+		return slices.ContainsFunc(log.lines(), func(line string) bool {
+			return strings.HasPrefix(line,
+				"updated shop/one ")
+		})
 	})
 	refuse(log)
 	s.retry(t.Context(), "shop/stuck")
@@ -148,7 +160,10 @@ func TestRefused_objects_are_handed_over(t *testing.T) {
 	require.NoError(t, b.stop())
 	refuse(log)
 	b = runIn(t, w, log, store, StreamSpec{Resource: "widgets.v1.x"})
-	must.Happen(t, "the object", func() bool { return slices.Equal(news(log.fakeLog, 3), []string{"added shop/stuck 3 relist"}) })
+	must.Happen(t, "the object", func() bool {
+		return slices.Equal(news(log.fakeLog, 3),
+			[]string{"added shop/stuck 3 relist"})
+	})
 	require.NoError(t, b.stop())
 }
 

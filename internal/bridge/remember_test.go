@@ -86,7 +86,11 @@ func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 		more    func(s *stream)
 		want    []string
 	}{
-		"alive":          {[]string{"a u1 7", "b u2 6"}, nil, []string{"gap 40", "updated default/a u1 35 relist", "deleted default/b u2 6 relist"}},
+		"alive": {
+			[]string{"a u1 7", "b u2 6"},
+			nil,
+			[]string{"gap 40", "updated default/a u1 35 relist", "deleted default/b u2 6 relist"},
+		},
 		"of the old one": {[]string{"a u1 7"}, nil, []string{"gap 40", "updated default/a u1 35 relist"}},
 		"deleted": {[]string{"a u1 7"}, func(s *stream) {
 			send(t, s, source.Deleted, "a", "u1", "22", source.ReasonWatch)
@@ -138,7 +142,8 @@ func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
 	r.settle()
 	lines := log.lines()[n:]
 	slices.SortStableFunc(lines[1:], byObject)
-	expect(t, lines, "gap 20", "deleted default/a u1 500 relist", "added default/a u9 7 relist", "deleted default/b u2 600 relist")
+	expect(t, lines, "gap 20", "deleted default/a u1 500 relist", "added default/a u9 7 relist",
+		"deleted default/b u2 600 relist")
 }
 
 // lastEpoch returns the greatest epoch of the log's events.

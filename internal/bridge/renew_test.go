@@ -43,7 +43,8 @@ func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 	lines := log.lines()[6:]
 	slices.Sort(lines[1:4])
 	expect(t, lines, "gap 12",
-		"deleted default/b u2 6 relist", "updated default/a u1 5 relist", "updated default/c u3 7 relist", "updated default/c u3 13 watch")
+		"deleted default/b u2 6 relist", "updated default/a u1 5 relist", "updated default/c u3 7 relist",
+		"updated default/c u3 13 watch")
 	if data := string(log.log[6].Data); !strings.Contains(data, `"from":"30"`) || !strings.Contains(data, "restored") {
 		t.Errorf("the gap says %s", data)
 	}

@@ -129,7 +129,8 @@ func TestReplay_that_breaks_off_ends_with_what_is(t *testing.T) {
 	r.settle()
 	got := log.lines()[len(first):]
 	slices.Sort(got[4:]) // of two objects
-	expect(t, got, slices.Concat(onceMore(first)[:3], []string{"gap 30", "deleted default/b u2 14 relist", "updated default/a u1 18 relist"})...)
+	expect(t, got, slices.Concat(onceMore(first)[:3],
+		[]string{"gap 30", "deleted default/b u2 14 relist", "updated default/a u1 18 relist"})...)
 	for _, m := range log.log[len(first)+4:] {
 		assert.True(t, strings.HasSuffix(m.ID, ".r7"), "the id %s may be in the log", m.ID)
 	}

@@ -22,7 +22,8 @@ func snapshot(t *testing.T, s *stream, version string, objects ...string) {
 // relist lists what exists after a gap.
 func relist(t *testing.T, s *stream, version string, objects ...string) {
 	t.Helper()
-	list(t, s, source.Progress{Kind: source.Gap, Version: version, Why: source.Why{Message: "compacted"}}, source.ReasonRelist, objects)
+	list(t, s, source.Progress{Kind: source.Gap, Version: version, Why: source.Why{Message: "compacted"}},
+		source.ReasonRelist, objects)
 }
 
 func list(t *testing.T, s *stream, start source.Progress, reason source.Reason, objects []string) {
@@ -133,7 +134,8 @@ func TestRestart_repeats_nothing_when_ids_are_forgotten_meanwhile(t *testing.T) 
 	}
 	r.settle()
 	expect(t, log.lines()[2:],
-		"added default/a u1 11 watch", "updated default/a u1 12 watch", "updated default/a u1 13 watch", "updated default/a u1 14 watch")
+		"added default/a u1 11 watch", "updated default/a u1 12 watch", "updated default/a u1 13 watch",
+		"updated default/a u1 14 watch")
 }
 
 func TestRestart_in_the_list_of_changed_selectors_lists_again(t *testing.T) {

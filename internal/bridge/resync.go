@@ -63,7 +63,8 @@ func (s *stream) resyncs(ctx context.Context) {
 		if scheduled {
 			s.resynced(n)
 		}
-		log.Info("resync is complete", "number", n, "objects", told.Listed, "published", told.Published, "after", time.Since(began).Round(time.Millisecond).String())
+		log.Info("resync is complete", "number", n, "objects", told.Listed, "published", told.Published, "after",
+			time.Since(began).Round(time.Millisecond).String())
 	}
 }
 
@@ -231,7 +232,8 @@ func (s *stream) coming(listed *source.Item, epoch uint64) uint64 {
 	defer s.mu.Unlock()
 	row, exists := s.known(listed.Key())
 	version, last, order := ledger.Numeric(listed.ResourceVersion), ledger.LastOf(&row, exists), s.order()
-	ahead := max(row.Version, order.Position) > ledger.Numeric(listed.At) // what has happened since explains the difference
+	// What has happened since explains the difference.
+	ahead := max(row.Version, order.Position) > ledger.Numeric(listed.At)
 	object := objectOf(listed.UID, version, listed.Bytes(), last)
 	_, object.Pending = s.refused.tries[listed.Key()]
 	if !ahead && s.epoch == epoch && s.steady() && order.Listed(object, last) != "" {
@@ -254,7 +256,9 @@ func (s *stream) unlisted(listed map[string]struct{}, version uint64) map[string
 // awaitChanges waits until the log has what the watch brings of objects: of some their states at these versions, or
 // later ones, and of others their ends. What the watch has not brought when it has passed the version of the list does
 // not come. The error is ctx's, or says that the stream reads under another epoch.
-func (s *stream) awaitChanges(ctx context.Context, coming map[string]uint64, ending map[string]struct{}, list, epoch uint64) error {
+func (s *stream) awaitChanges(
+	ctx context.Context, coming map[string]uint64, ending map[string]struct{}, list, epoch uint64,
+) error {
 	for {
 		s.mu.Lock()
 		now, position, compares := s.epoch, ledger.Numeric(s.position()), s.mismatch == nil
@@ -293,7 +297,9 @@ type content interface {
 
 // republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way
 // then. The error is ctx's.
-func (s *stream) republishOne(ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter) (queued bool, err error) {
+func (s *stream) republishOne(
+	ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter,
+) (queued bool, err error) {
 	written := encode.Written(item.Bytes())
 	for steady := false; !steady; {
 		var repeats bool
@@ -315,7 +321,9 @@ func (s *stream) republishOne(ctx context.Context, id source.Ident, item content
 
 // republishNow queues the state of an object once there is room for it, if the log has it then. Where the stream is not
 // steady by then, that is not known, and nothing is queued. The error is ctx's.
-func (s *stream) republishNow(ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter) (queued, steady bool, err error) {
+func (s *stream) republishNow(
+	ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter,
+) (queued, steady bool, err error) {
 	if err := limit.Wait(ctx); err != nil {
 		return false, false, err
 	}
@@ -330,7 +338,8 @@ func (s *stream) republishNow(ctx context.Context, id source.Ident, item content
 	now := time.Now()
 	d := delta{repeated: true, Change: source.Change{
 		Op: source.Updated, Ident: id, Body: item.Body(), Reason: source.ReasonResync, Seen: now,
-		Ticket: source.Ticket(s.tracker.Open("", now)), Size: size, Listed: true, Again: n, Written: encode.Written(item.Bytes()),
+		Ticket: source.Ticket(s.tracker.Open("", now)), Size: size, Listed: true, Again: n,
+		Written: encode.Written(item.Bytes()),
 	}}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -104,7 +104,8 @@ func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
 	r.settle()
 	expect(t, log.lines()[before:])
 	row, _ = s.ledger.Get("default/a")
-	assert.True(t, row.ResourceVersion == "9" && s.mismatched() == nil, "the row is %+v, the doubt %v", row, s.mismatched())
+	assert.True(t, row.ResourceVersion == "9" && s.mismatched() == nil, "the row is %+v, the doubt %v", row,
+		s.mismatched())
 }
 
 func TestResync_waits_while_a_list_goes_on(t *testing.T) {
@@ -196,10 +197,16 @@ func TestResync_passes_filters_but_for_what_ignores_changes(t *testing.T) {
 		spec *StreamSpec
 		want []string
 	}{
-		"operations with updated":    {without(source.Added), []string{"updated default/a u1 5 resync", "updated default/b u2 19 resync"}},
+		"operations with updated": {
+			without(source.Added),
+			[]string{"updated default/a u1 5 resync", "updated default/b u2 19 resync"},
+		},
 		"operations without updated": {without(source.Updated), nil},
 		"ignored changes":            {tens(), []string{"updated default/a u1 5 resync", "updated default/b u2 19 resync"}},
-		"snapshot never":             {&StreamSpec{SkipSnapshot: true}, []string{"updated default/a u1 5 resync", "updated default/b u2 19 resync"}},
+		"snapshot never": {
+			&StreamSpec{SkipSnapshot: true},
+			[]string{"updated default/a u1 5 resync", "updated default/b u2 19 resync"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, r, s := startNew(t, c.spec)
@@ -371,7 +378,9 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 // A slot that a crash, or a stop, cuts short begins again, with the ids that it had; one that is complete does not.
 func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
 	b := New(Config{Name: "test", Metrics: health.NewMetrics(prometheus.NewRegistry()), Streams: []StreamSpec{
-		{Resource: "pods", NamespaceSelector: labels.Nothing()}, {Resource: "*.example.com", Wildcard: &Wildcard{Group: "example.com"}}, {Resource: "nodes"},
+		{Resource: "pods", NamespaceSelector: labels.Nothing()},
+		{Resource: "*.example.com", Wildcard: &Wildcard{Group: "example.com"}},
+		{Resource: "nodes"},
 	}})
 	state := func(when string, want ...ResyncState) {
 		t.Helper()
@@ -498,7 +507,10 @@ func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
 	s.status.State(source.Watching, nil)
 	gate := log.hold()
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
-	content := &lateContent{testContent: contentOf(id), first: func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) }}
+	content := &lateContent{
+		testContent: contentOf(id),
+		first:       func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) },
+	}
 	queued, steady, err := s.republishNow(t.Context(), id, content, 7, rate.NewLimiter(rate.Inf, 1))
 	assert.True(t, !queued && steady && err == nil, "queued %v, steady %v, error %v", queued, steady, err)
 	close(gate)

@@ -49,7 +49,8 @@ func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([
 	}
 	for _, name := range resources {
 		if !named(name) {
-			return nil, unknown("resource", name, slices.Concat(chosen...), func(t target) []string { return []string{t.names[0]} })
+			return nil, unknown("resource", name, slices.Concat(chosen...),
+				func(t target) []string { return []string{t.names[0]} })
 		}
 	}
 	var all []Resync
@@ -123,13 +124,17 @@ func (p *Pipeline) targets() []target {
 	if session != nil {
 		for _, s := range session.opened() {
 			opened[s.spec] = true
-			all = append(all, target{stream: s, names: within(s.Namespace, s.spec.Resource, s.Stream.Resource.String(), s.Stream.Resource.Resource,
+			all = append(all, target{stream: s, names: within(s.Namespace, s.spec.Resource, s.Stream.Resource.String(),
+				s.Stream.Resource.Resource,
 				dotted(s.Stream.Resource.Resource, s.Group), dotted(s.Stream.Resource.Resource, s.Version))})
 		}
 	}
 	for _, spec := range p.specs() {
 		if !opened[spec] {
-			all = append(all, target{names: within(spec.Namespace, spec.Resource), empty: session != nil && session.selectsNothing(spec)})
+			all = append(all, target{
+				names: within(spec.Namespace, spec.Resource),
+				empty: session != nil && session.selectsNothing(spec),
+			})
 		}
 	}
 	return all
@@ -185,7 +190,10 @@ func (p *Pipeline) startResync(t target) Resync {
 		return Resync{Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: ResyncEmpty}
 	}
 	if s == nil {
-		return Resync{Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: ResyncRefused, Problem: "it is not open yet; /readyz says why"}
+		return Resync{
+			Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: ResyncRefused,
+			Problem: "it is not open yet; /readyz says why",
+		}
 	}
 	s.mu.Lock()
 	steady := s.steady()

@@ -69,7 +69,10 @@ func TestRun_a_stop_drains_what_was_read(t *testing.T) {
 	gate := log.hold()
 	api.add(20)
 	s := b.only(t)
-	must.Happen(t, "the events", func() bool { return s.tracker.Pending() == 20 && b.current.Load().inFlight.Count() == 20 })
+	must.Happen(t, "the events", func() bool {
+		return s.tracker.Pending() == 20 &&
+			b.current.Load().inFlight.Count() == 20
+	})
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
 	close(gate)
@@ -144,7 +147,8 @@ func (*unreadable) Load(context.Context) (*checkpoint.State, error) {
 
 func (b *bridge) get(path string) (int, string) {
 	w := httptest.NewRecorder()
-	Handler(b.registry, func() []*Pipeline { return []*Pipeline{b.Pipeline} }, func() (string, bool) { return "starting", false }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	Handler(b.registry, func() []*Pipeline { return []*Pipeline{b.Pipeline} },
+		func() (string, bool) { return "starting", false }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w.Code, w.Body.String()
 }
 
@@ -187,7 +191,8 @@ func TestRun_waits_for_an_API_server_that_is_away_at_the_start(t *testing.T) {
 	b := runBridge(t, api, log, &memoryStore{}, nil)
 	must.Happen(t, "the complaint", func() bool {
 		code, body := b.get("/readyz")
-		return code == http.StatusServiceUnavailable && strings.Contains(body, `pipeline test: configmaps: resource "configmaps": `)
+		return code == http.StatusServiceUnavailable && strings.Contains(body,
+			`pipeline test: configmaps: resource "configmaps": `)
 	})
 	api.setAway(false)
 	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
@@ -324,7 +329,10 @@ func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 // A stream that has watched may wait for a while, and is ready; one that has not is not.
 func TestStatus_is_ready_for_a_while_without_its_watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &status{stream: &stream{session: &session{log: slog.New(slog.DiscardHandler)}, spec: &StreamSpec{}, incidents: &health.StreamIncidents{}}}
+		st := &status{stream: &stream{
+			session: &session{log: slog.New(slog.DiscardHandler)}, spec: &StreamSpec{},
+			incidents: &health.StreamIncidents{},
+		}}
 		gone := errors.New("gone")
 		st.State(source.Listing, gone)
 		assert.Equal(t, "gone", st.ready(), "before it has watched")

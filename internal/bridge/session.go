@@ -292,7 +292,8 @@ func (p *session) drain(failed context.Context) {
 	ctx, cancel := context.WithTimeout(failed, p.cfg.Drain)
 	defer cancel()
 	if n := p.inFlight.Count(); n > 0 {
-		p.log.Info("stopping: waiting for the broker to acknowledge what was read", "objects", n, "at most", p.cfg.Drain.String())
+		p.log.Info("stopping: waiting for the broker to acknowledge what was read", "objects", n, "at most",
+			p.cfg.Drain.String())
 	}
 	if err := p.inFlight.Wait(ctx); err != nil {
 		p.log.Warn("stopped before everything was acknowledged; the rest follows after the next start",

@@ -40,7 +40,8 @@ func TestReadyz_says_that_the_checkpoint_cannot_be_written_at_a_start(t *testing
 	b = runBridge(t, api, log, store, func(c *Config) { c.Log, c.Target = logged.Logger(), "stream X" })
 	must.Happen(t, "the reason", func() bool {
 		code, body := b.get("/readyz")
-		return code == http.StatusServiceUnavailable && strings.Contains(body, "pipeline test: checkpoint: no space left on device\n")
+		return code == http.StatusServiceUnavailable && strings.Contains(body,
+			"pipeline test: checkpoint: no space left on device\n")
 	})
 	if n := logged.Count("level=WARN"); n != 1 || logged.Count(`err="no space left on device"`) != 1 {
 		t.Errorf("it is logged %d times, as %s", n, logged)
@@ -101,7 +102,8 @@ func TestPipeline_starts_less_and_less_often_what_does_not_last(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		short, long := time.Second, time.Hour
-		waits, err := sessions(t, Config{Metrics: health.NewMetrics(registry)}, short, short, short, short, short, short, short, short, long, short)
+		waits, err := sessions(t, Config{Metrics: health.NewMetrics(registry)}, short, short, short, short, short, short,
+			short, short, long, short)
 		assert.NoError(t, err)
 		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 1, 2} {
 			want *= time.Second
@@ -117,10 +119,12 @@ func TestPipeline_starts_less_and_less_often_what_does_not_last(t *testing.T) {
 func TestPipeline_waits_for_what_its_sink_is_made_of(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged := &testlog.Text{}
-		waits, err := sessions(t, Config{Metrics: health.NewMetrics(prometheus.NewRegistry()), Log: logged.Logger()}, time.Hour, -1, -1, time.Hour)
+		waits, err := sessions(t, Config{Metrics: health.NewMetrics(prometheus.NewRegistry()), Log: logged.Logger()},
+			time.Hour, -1, -1, time.Hour)
 		assert.True(t, err == nil && len(waits) == 4 && logged.Count("no such file") == 2,
 			"it ended with %v after %v, and logged %s", err, waits, logged)
-		if _, err := sessions(t, Config{Metrics: health.NewMetrics(prometheus.NewRegistry())}, -1); err == nil || !strings.Contains(err.Error(), "no such file") {
+		if _, err := sessions(t, Config{Metrics: health.NewMetrics(prometheus.NewRegistry())}, -1); err == nil ||
+			!strings.Contains(err.Error(), "no such file") {
 			t.Errorf("without a sink to begin with it ended with %v", err)
 		}
 	})
@@ -137,8 +141,9 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		catalog := must.Get(catalog.New(&rest.Config{}, nil, catalog.Config{}))(t)
 		p := New(Config{
 			Catalog: catalog,
-			Name:    "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20, Metrics: health.NewMetrics(registry),
-			Sink: func(func() uint64) (sink.Sink, error) { return log, nil },
+			Name:    "test", Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"}, Store: store, Buffer: 1 << 20,
+			Metrics: health.NewMetrics(registry),
+			Sink:    func(func() uint64) (sink.Sink, error) { return log, nil },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -157,7 +162,10 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 func TestMarks_are_taken_before_the_rows(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	r, s := startStream(t, log, store)
-	last, err := r.open(s.spec, source.Stream{Resource: source.Resource{Version: "v1", Resource: "secrets", Kind: "Secret", Namespaced: true}})
+	last, err := r.open(s.spec, source.Stream{Resource: source.Resource{
+		Version: "v1", Resource: "secrets", Kind: "Secret",
+		Namespaced: true,
+	}})
 	require.NoError(t, err)
 	snapshot(t, s, "10", "a u1 5")
 	s.ledger.Put("default/gone", checkpoint.Row{UID: "u9", ResourceVersion: "6", Deleted: true})

@@ -160,7 +160,8 @@ func (p *session) missing(spec *StreamSpec) (why error, missing bool) {
 func unopened(spec *StreamSpec, why error) StreamState {
 	names := within(spec.Namespace, spec.Resource)
 	return StreamState{
-		Name: names[len(names)-1], Namespace: spec.Namespace, LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector, Err: why,
+		Name: names[len(names)-1], Namespace: spec.Namespace, LabelSelector: spec.LabelSelector,
+		FieldSelector: spec.FieldSelector, Err: why,
 	}
 }
 

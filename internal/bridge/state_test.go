@@ -129,8 +129,10 @@ func TestBroker_that_was_away_has_refused_nothing(t *testing.T) {
 }
 
 func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {
-	r := startOf(t, newFakeLog(), &memoryStore{}, StreamSpec{Resource: "configmaps"}, StreamSpec{Resource: "widgets.example.com", Namespace: "web"}, StreamSpec{Resource: "secrets"})
-	if got := New(*r.cfg).State(); len(got.Streams) != 3 || got.Ready || !got.Began.IsZero() || got.Streams[1].Name != "widgets.example.com/web" || got.Streams[1].Open {
+	r := startOf(t, newFakeLog(), &memoryStore{}, StreamSpec{Resource: "configmaps"},
+		StreamSpec{Resource: "widgets.example.com", Namespace: "web"}, StreamSpec{Resource: "secrets"})
+	if got := New(*r.cfg).State(); len(got.Streams) != 3 || got.Ready || !got.Began.IsZero() ||
+		got.Streams[1].Name != "widgets.example.com/web" || got.Streams[1].Open {
 		t.Errorf("before it runs it is %+v", got)
 	}
 	r.stream(&r.cfg.Streams[0])

@@ -86,7 +86,10 @@ type stream struct {
 type often struct{ unencodable, contested, rejected, refused, undecided, oversized, unkept rate.Sometimes }
 
 func (o *often) set(interval time.Duration) {
-	for _, s := range []*rate.Sometimes{&o.unencodable, &o.contested, &o.rejected, &o.refused, &o.undecided, &o.oversized, &o.unkept} {
+	for _, s := range []*rate.Sometimes{
+		&o.unencodable, &o.contested, &o.rejected, &o.refused, &o.undecided, &o.oversized,
+		&o.unkept,
+	} {
 		s.Interval = interval
 	}
 }

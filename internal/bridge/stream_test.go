@@ -128,7 +128,8 @@ func TestStream_decides_what_is_news_by_the_ledger(t *testing.T) {
 	}
 	r.settle()
 	expect(t, log.lines(),
-		"added default/a u1 5 watch", "updated default/a u1 6 watch", "deleted default/a u1 7 watch", "added default/a u2 8 watch",
+		"added default/a u1 5 watch", "updated default/a u1 6 watch", "deleted default/a u1 7 watch",
+		"added default/a u2 8 watch",
 		"deleted default/a u2 8 watch", "added default/a u3 9 watch")
 }
 
@@ -399,10 +400,12 @@ func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testi
 // The worker has taken the object from the queue, and not yet what waits.
 func TestStream_latest_leaves_no_object_in_the_queue_with_nothing_to_do(t *testing.T) {
 	to := &swiftLog{}
-	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg, to)
+	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg,
+		to)
 	defer p.queue.ShutDown()
 	p.publisher, p.state = to, &checkpoint.State{}
-	s, err := p.open(&StreamSpec{Latest: true, Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, source.Stream{Resource: configMaps})
+	s, err := p.open(&StreamSpec{Latest: true, Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
+		source.Stream{Resource: configMaps})
 	require.NoError(t, err)
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	o, _ := p.queue.Get()

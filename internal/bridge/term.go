@@ -53,7 +53,8 @@ type overtakenError struct {
 }
 
 func (e *overtakenError) Error() string {
-	return fmt.Sprintf("the log has an event of %s by the writer of term %d, and this is the one of term %d", e.object, e.term, e.own)
+	return fmt.Sprintf("the log has an event of %s by the writer of term %d, and this is the one of term %d", e.object,
+		e.term, e.own)
 }
 
 // Taken implements what [checkpoint.IsTaken] asks for.

@@ -253,7 +253,8 @@ func (p *session) settled(o *object, r sink.Receipt, err error) {
 		o.stream.published(&o.attempt, time.Now())
 	}
 	if p.log.Enabled(context.Background(), slog.LevelDebug) {
-		p.log.Debug("event published", "stream", o.stream.name, "id", o.attempt.message.ID, "sequence", r.Sequence, "duplicate", r.Duplicate)
+		p.log.Debug("event published", "stream", o.stream.name, "id", o.attempt.message.ID, "sequence", r.Sequence,
+			"duplicate", r.Duplicate)
 	}
 	o.attempt.acknowledged = true
 	// Behind what was recognised as a repetition the log may have more that this process knows nothing of.

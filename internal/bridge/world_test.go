@@ -150,7 +150,8 @@ func (w *world) answer(out http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(out, `{"kind":"APIGroupList","apiVersion":"v1","groups":[%s]}`, strings.Join(groups, ","))
 	case group == "apiextensions.k8s.io":
 		out.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(out, `{"kind":"Status","status":"Failure","reason":"NotFound","code":404,"details":{"name":"x"}}`)
+		_, _ = io.WriteString(out,
+			`{"kind":"Status","status":"Failure","reason":"NotFound","code":404,"details":{"name":"x"}}`)
 	case group == "apiregistration.k8s.io":
 		_, _ = io.WriteString(out, `{"items":[]}`)
 	case len(rest) == 0:
@@ -164,8 +165,9 @@ func (w *world) resources(out io.Writer, served []string, group, version string)
 	var all []string
 	for _, name := range served {
 		if at, _ := source.ParseName(name); at.Group == group && at.Version == version {
-			all = append(all, fmt.Sprintf(`{"name":%q,"singularName":"","namespaced":%t,"kind":"ConfigMap","verbs":["list","watch"]}`,
-				at.Resource.Resource, at.Resource.Resource != "nodes"))
+			all = append(all,
+				fmt.Sprintf(`{"name":%q,"singularName":"","namespaced":%t,"kind":"ConfigMap","verbs":["list","watch"]}`,
+					at.Resource.Resource, at.Resource.Resource != "nodes"))
 		}
 	}
 	gv := strings.TrimPrefix(group+"/"+version, "/")
@@ -180,10 +182,13 @@ type scope struct {
 
 func (s *scope) has(o thing, ok bool) bool {
 	set, _ := labels.ConvertSelectorToLabelsMap(o.labels)
-	return ok && (s.namespace == "" || s.namespace == o.namespace) && (s.name == "" || s.name == o.name) && s.selector.Matches(set)
+	return ok && (s.namespace == "" || s.namespace == o.namespace) && (s.name == "" || s.name == o.name) &&
+		s.selector.Matches(set)
 }
 
-func (w *world) objects(out http.ResponseWriter, r *http.Request, served []string, group, version string, rest []string) {
+func (w *world) objects(
+	out http.ResponseWriter, r *http.Request, served []string, group, version string, rest []string,
+) {
 	q, s := r.URL.Query(), scope{}
 	if rest[0] == "namespaces" && len(rest) == 3 {
 		s.namespace, rest = rest[1], rest[2:]
@@ -232,7 +237,8 @@ func (o thing) json(r source.Resource) string {
 		}
 	}
 	apiVersion := strings.TrimPrefix(r.Group+"/"+r.Version, "/")
-	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":%q,"metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":"%d","labels":{%s}}}`,
+	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":%q,"metadata":{"name":%q,"namespace":%q,"uid":%q,`+
+		`"resourceVersion":"%d","labels":{%s}}}`,
 		apiVersion, o.name, o.namespace, o.uid, o.version, strings.Join(set, ","))
 }
 
@@ -258,7 +264,10 @@ func (w *world) watch(out http.ResponseWriter, r *http.Request, s *scope, full s
 			if h.deleted {
 				has = false
 			}
-			kind := map[[2]bool]string{{false, true}: "ADDED", {true, true}: "MODIFIED", {true, false}: "DELETED"}[[2]bool{had, has}]
+			kind := map[[2]bool]string{
+				{false, true}: "ADDED", {true, true}: "MODIFIED",
+				{true, false}: "DELETED",
+			}[[2]bool{had, has}]
 			if kind == "" {
 				continue
 			}

@@ -22,7 +22,8 @@ type WriterError struct {
 
 // Error implements error.
 func (e *WriterError) Error() string {
-	return fmt.Sprintf("another kube-eventbridge publishes as pipeline %s: the log has event %s of %s, which this process has not published",
+	return fmt.Sprintf("another kube-eventbridge publishes as pipeline %s: the log has event %s of %s, which this "+
+		"process has not published",
 		e.Pipeline, e.ID, e.Object)
 }
 

@@ -20,10 +20,15 @@ func TestForeign_tells_an_event_of_another_process_from_one_of_this_process(t *t
 		want   bool
 	}{
 		"behind what this process knows": {want: true},
-		"an epoch that was not given, at the start": {want: true, change: func(p *session, _ *object, has *encode.State, _ *sink.Stored) {
-			p.began, has.Sequence.Epoch = time.Now(), 4
-		}},
-		"at the start, when messages of the process before arrive": {change: func(p *session, _ *object, _ *encode.State, _ *sink.Stored) {
+		"an epoch that was not given, at the start": {
+			want: true,
+			change: func(p *session, _ *object, has *encode.State, _ *sink.Stored) {
+				p.began, has.Sequence.Epoch = time.Now(), 4
+			},
+		},
+		"at the start, when messages of the process before arrive": {change: func(p *session, _ *object, _ *encode.State,
+			_ *sink.Stored,
+		) {
 			p.began = time.Now()
 		}},
 		"with a lease": {change: func(p *session, _ *object, has *encode.State, _ *sink.Stored) {
@@ -34,8 +39,16 @@ func TestForeign_tells_an_event_of_another_process_from_one_of_this_process(t *t
 		"the first message of the object": {change: func(_ *session, o *object, _ *encode.State, _ *sink.Stored) {
 			o.attempt.message.Previous = 0
 		}},
-		"published again": {change: func(_ *session, o *object, _ *encode.State, _ *sink.Stored) { o.attempt.delta.Again = 1 }},
-		"latest mode":     {change: func(_ *session, o *object, _ *encode.State, _ *sink.Stored) { o.stream.spec.Latest = true }},
+		"published again": {change: func(_ *session, o *object, _ *encode.State,
+			_ *sink.Stored,
+		) {
+			o.attempt.delta.Again = 1
+		}},
+		"latest mode": {change: func(_ *session, o *object, _ *encode.State,
+			_ *sink.Stored,
+		) {
+			o.stream.spec.Latest = true
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &session{cfg: &Config{}, epochs: &ledger.Epochs{}, began: time.Now().Add(-2 * lateFor)}

@@ -19,8 +19,10 @@ const firstWrite, secondWrite, thirdWrite = "2020-01-01T00:00:01Z", "2020-01-01T
 // sendWritten sends a change of an object whose newest entry in managedFields is of a time and a manager.
 func sendWritten(t *testing.T, s *stream, op source.Op, uid, version, at, manager string) {
 	t.Helper()
-	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"` + uid +
-		`","resourceVersion":"` + version + `","managedFields":[{"manager":"` + manager + `","operation":"Update","time":"` + at + `"}]}}`))
+	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default",` +
+		`"uid":"` + uid +
+		`","resourceVersion":"` + version + `","managedFields":[{"manager":"` + manager + `","operation":"Update","time":"` +
+		at + `"}]}}`))
 	ticket := must.Get(s.Admit(t.Context(), version, len(body.Bytes())))(t)
 	s.Deliver(source.Change{
 		Op: op, Ident: source.Ident{Namespace: "default", Name: "a", UID: uid, ResourceVersion: version},

@@ -15,10 +15,15 @@ type scope struct{ group, namespaced, global string }
 // groups have are those of the first one, as for kubectl.
 var scopes = []scope{
 	{
-		"", "configmaps endpoints events limitranges persistentvolumeclaims pods podtemplates replicationcontrollers resourcequotas secrets serviceaccounts services",
+		"", "configmaps endpoints events limitranges persistentvolumeclaims pods podtemplates replicationcontrollers " +
+			"resourcequotas secrets serviceaccounts services",
 		"namespaces nodes persistentvolumes",
 	},
-	{"admissionregistration.k8s.io", "", "mutatingadmissionpolicies mutatingadmissionpolicybindings mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations"},
+	{
+		"admissionregistration.k8s.io", "",
+		"mutatingadmissionpolicies mutatingadmissionpolicybindings mutatingwebhookconfigurations " +
+			"validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations",
+	},
 	{"apiextensions.k8s.io", "", "customresourcedefinitions"},
 	{"apiregistration.k8s.io", "", "apiservices"},
 	{"apps", "controllerrevisions daemonsets deployments replicasets statefulsets", ""},
@@ -35,7 +40,10 @@ var scopes = []scope{
 	{"rbac.authorization.k8s.io", "rolebindings roles", "clusterrolebindings clusterroles"},
 	{"resource.k8s.io", "resourceclaims resourceclaimtemplates", "deviceclasses resourceslices"},
 	{"scheduling.k8s.io", "", "priorityclasses"},
-	{"storage.k8s.io", "csistoragecapacities", "csidrivers csinodes storageclasses volumeattachments volumeattributesclasses"},
+	{
+		"storage.k8s.io", "csistoragecapacities",
+		"csidrivers csinodes storageclasses volumeattachments volumeattributesclasses",
+	},
 }
 
 // Known is what is known of a resource without a cluster.
@@ -45,11 +53,14 @@ type Known struct {
 }
 
 // members are what the objects of scopes have at their top.
-const members = "action addressType aggregationRule allowVolumeExpansion allowedTopologies apiVersion automountServiceAccountToken binaryData capacity count data " +
-	"deprecatedCount deprecatedFirstTimestamp deprecatedLastTimestamp deprecatedSource description driverName endpoints eventTime firstTimestamp globalDefault handler " +
-	"imagePullSecrets immutable involvedObject kind lastTimestamp maximumVolumeSize message metadata mountOptions nodeTopology note overhead parameters ports preemptionPolicy " +
-	"provisioner reason reclaimPolicy regarding related reportingComponent reportingController reportingInstance revision roleRef rules scheduling secrets series source spec " +
-	"status storageClassName stringData subjects subsets template type value volumeBindingMode webhooks"
+const members = "action addressType aggregationRule allowVolumeExpansion allowedTopologies apiVersion " +
+	"automountServiceAccountToken binaryData capacity count data deprecatedCount deprecatedFirstTimestamp " +
+	"deprecatedLastTimestamp deprecatedSource description driverName endpoints eventTime firstTimestamp globalDefault " +
+	"handler imagePullSecrets immutable involvedObject kind lastTimestamp maximumVolumeSize message metadata " +
+	"mountOptions nodeTopology note overhead parameters ports preemptionPolicy provisioner reason reclaimPolicy " +
+	"regarding related reportingComponent reportingController reportingInstance revision roleRef rules scheduling " +
+	"secrets series source spec status storageClassName stringData subjects subsets template type value " +
+	"volumeBindingMode webhooks"
 
 // Member reports whether an object of a resource that an API server has by itself may have a member of that name at its
 // top.
@@ -71,10 +82,12 @@ func Find(plural, group string, in bool) (k Known, found bool) {
 }
 
 // shorts has short names, each with its plural.
-const shorts = "cm configmaps ep endpoints ev events limits limitranges ns namespaces no nodes pv persistentvolumes pvc persistentvolumeclaims po pods " +
-	"rc replicationcontrollers quota resourcequotas sa serviceaccounts svc services crd customresourcedefinitions crds customresourcedefinitions ds daemonsets " +
-	"deploy deployments rs replicasets sts statefulsets hpa horizontalpodautoscalers cj cronjobs csr certificatesigningrequests ing ingresses netpol networkpolicies " +
-	"ip ipaddresses pdb poddisruptionbudgets pc priorityclasses sc storageclasses vac volumeattributesclasses"
+const shorts = "cm configmaps ep endpoints ev events limits limitranges ns namespaces no nodes pv persistentvolumes " +
+	"pvc persistentvolumeclaims po pods rc replicationcontrollers quota resourcequotas sa serviceaccounts svc services " +
+	"crd customresourcedefinitions crds customresourcedefinitions ds daemonsets deploy deployments rs replicasets sts " +
+	"statefulsets hpa horizontalpodautoscalers cj cronjobs csr certificatesigningrequests ing ingresses netpol " +
+	"networkpolicies ip ipaddresses pdb poddisruptionbudgets pc priorityclasses sc storageclasses vac " +
+	"volumeattributesclasses"
 
 // Plural returns the plural, which [Find] knows, of a short name or a singular; nothing for another name.
 func Plural(name, group string, in bool) string {

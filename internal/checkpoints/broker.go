@@ -76,7 +76,9 @@ func (b Bucket) Look(ctx context.Context) (*Found, error) {
 }
 
 // Change implements [Place].
-func (b Bucket) Change(ctx context.Context, decide func(*checkpoint.State) (*Change, error)) (backup string, err error) {
+func (b Bucket) Change(
+	ctx context.Context, decide func(*checkpoint.State) (*Change, error),
+) (backup string, err error) {
 	return changeAtBroker(ctx, b, decide)
 }
 
@@ -123,12 +125,15 @@ const watchFor = 6 * time.Second
 
 // waiting says what is done before a checkpoint is changed that is not locked.
 func waiting() string {
-	return fmt.Sprintf("Whether a kube-eventbridge runs with it cannot be told now: before anything is changed, what it writes is waited for, for %v at least. A process that writes nothing\n"+
-		"stands still: it cannot commit any more, and ends with exit code 1; it loses nothing.", watchFor)
+	return fmt.Sprintf("Whether a kube-eventbridge runs with it cannot be told now: before anything is changed, what it "+
+		"writes is waited for, for %v at least. A process that writes nothing\nstands still: it cannot commit any more, "+
+		"and ends with exit code 1; it loses nothing.", watchFor)
 }
 
 // changeAtBroker changes a checkpoint that nobody commits to for a while.
-func changeAtBroker(ctx context.Context, at broker, decide func(*checkpoint.State) (*Change, error)) (backup string, err error) {
+func changeAtBroker(
+	ctx context.Context, at broker, decide func(*checkpoint.State) (*Change, error),
+) (backup string, err error) {
 	before, last, err := at.look(ctx)
 	if err != nil {
 		return "", err

@@ -84,7 +84,8 @@ func Rewind(state *checkpoint.State, names []string, to string, now int64) (*Cha
 		}
 	}
 	if len(ahead) > 0 && (!all || len(ahead) == len(names)) {
-		return nil, choicef("%s is ahead of where the log is complete: %s; choose a version before that", to, strings.Join(ahead, ", "))
+		return nil, choicef("%s is ahead of where the log is complete: %s; choose a version before that", to,
+			strings.Join(ahead, ", "))
 	}
 	return c, nil
 }

@@ -206,7 +206,8 @@ func TestFile_is_changed_after_a_copy_was_made(t *testing.T) {
 	now, err := file.Inspect(t.Context(), string(f))
 	assert.True(t, err == nil && now.Streams["pods.v1"].Position == "" && len(now.Rows["pods.v1"]) == 0 &&
 		len(now.Rows) == len(state().Rows)-1, "it holds %+v, %v", now, err)
-	second, err := f.Change(t.Context(), func(s *checkpoint.State) (*Change, error) { return Reset(s, nil) }) // within the same second, perhaps
+	// Within the same second, perhaps.
+	second, err := f.Change(t.Context(), func(s *checkpoint.State) (*Change, error) { return Reset(s, nil) })
 	require.NoError(t, err)
 	assert.NotEqual(t, first, second, "the second copy, the first")
 	now, err = file.Inspect(t.Context(), string(f))
@@ -233,7 +234,10 @@ func TestFile_that_is_not_there_is_not_made(t *testing.T) {
 }
 
 func TestReport_is_a_page_for_a_person(t *testing.T) {
-	r := Describe("audit", "file /s/audit.db", &Found{state(), time.Date(2026, 11, 22, 12, 0, 0, 7, time.FixedZone("", 3600))})
+	r := Describe("audit", "file /s/audit.db", &Found{
+		state(),
+		time.Date(2026, 11, 22, 12, 0, 0, 7, time.FixedZone("", 3600)),
+	})
 	var short, wide bytes.Buffer
 	require.NoError(t, r.Print(&short, false))
 	require.NoError(t, r.Print(&wide, true))

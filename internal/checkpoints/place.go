@@ -135,7 +135,10 @@ func (f File) beside(do func(to string) error) (string, error) {
 }
 
 // change commits what is decided of a store's state, after a copy of it was made.
-func change(ctx context.Context, store checkpoint.Store, decide func(*checkpoint.State) (*Change, error), copied func() (string, error)) (backup string, err error) {
+func change(
+	ctx context.Context, store checkpoint.Store, decide func(*checkpoint.State) (*Change, error),
+	copied func() (string, error),
+) (backup string, err error) {
 	state, err := store.Load(ctx)
 	if err != nil {
 		return "", err

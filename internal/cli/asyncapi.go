@@ -31,12 +31,13 @@ func newAsyncAPICommand(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "asyncapi --config FILE",
 		Short: "Print an AsyncAPI document of what a configuration file publishes",
-		Long: "Print an AsyncAPI 3.0 document of what the pipelines of a configuration file publish: servers, subjects or topics, and for each resource the\n" +
-			"events and markers with their attributes and data, as YAML. It has no secrets, and is the same whenever the file is.\n\n" +
-			"Without a cluster it takes plurals of built-in resources, and plural.group of custom ones. Short names, kinds and plurals of custom\n" +
-			"resources alone have to be looked up: name a cluster with --kubeconfig or --context. A cluster that the file does not name is a parameter,\n" +
-			"and so is the version of a resource that is not looked up. Wildcards such as \"*.example.com\" are refused: what they name differs between clusters,\n" +
-			"and changes, and a document says what there is.",
+		Long: "Print an AsyncAPI 3.0 document of what the pipelines of a configuration file publish: servers, subjects or " +
+			"topics, and for each resource the\nevents and markers with their attributes and data, as YAML. It has no " +
+			"secrets, and is the same whenever the file is.\n\nWithout a cluster it takes plurals of built-in resources, and " +
+			"plural.group of custom ones. Short names, kinds and plurals of custom\nresources alone have to be looked up: " +
+			"name a cluster with --kubeconfig or --context. A cluster that the file does not name is a parameter,\nand so is " +
+			"the version of a resource that is not looked up. Wildcards such as \"*.example.com\" are refused: what they name " +
+			"differs between clusters,\nand changes, and a document says what there is.",
 		Example: "  kube-eventbridge asyncapi --config bridge.yaml > asyncapi.yaml",
 		Args:    noArgs("kube-eventbridge asyncapi --config {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,7 +68,8 @@ func printAsyncAPI(s *streams, f *asyncapiFlags) error {
 	for i := range cfg.Pipelines {
 		p := &cfg.Pipelines[i]
 		if p.Sink.Stdout != nil {
-			_, _ = fmt.Fprintf(s.Err, "pipeline %s prints to standard output, where there is no channel: it is left out\n", p.Name)
+			_, _ = fmt.Fprintf(s.Err, "pipeline %s prints to standard output, where there is no channel: it is left out\n",
+				p.Name)
 			continue
 		}
 		if unknown := unknownOffline(i, p); unknown != nil && f.kubeconfig == "" && f.context == "" {
@@ -80,7 +82,8 @@ func printAsyncAPI(s *streams, f *asyncapiFlags) error {
 		d.Pipelines = append(d.Pipelines, described)
 	}
 	if len(d.Pipelines) == 0 {
-		return &exit.InputError{Err: fmt.Errorf("no pipeline of %s publishes to NATS or Kafka, so there is nothing to describe", f.file)}
+		return &exit.InputError{Err: fmt.Errorf(
+			"no pipeline of %s publishes to NATS or Kafka, so there is nothing to describe", f.file)}
 	}
 	return cmdutil.PrintAs(s.Out, cmp.Or(f.output, "yaml"), asyncapi.Document(&d), nil)
 }
@@ -103,7 +106,9 @@ func (f *asyncapiFlags) look(
 }
 
 // publishes says what a pipeline publishes, and where.
-func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resource, error)) (d asyncapi.Pipeline, err error) {
+func publishes(
+	p *config.Pipeline, look func(config.ResourceName) (source.Resource, error),
+) (d asyncapi.Pipeline, err error) {
 	d = asyncapi.Pipeline{Name: p.Name, Broker: asyncapi.NATS, Structured: p.Encoding.Mode == config.Structured}
 	if d.Address, err = wiring.SubjectOf(p); err != nil {
 		return d, err
@@ -119,7 +124,9 @@ func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resour
 	d.Profile, d.Reduced = encode.Profile(p.Encoding.Profile), p.Oversize != config.OversizeReject
 	for _, r := range p.Resources {
 		if r.Resource.Wildcard() {
-			return d, &exit.InputError{Err: fmt.Errorf("resource %q is whatever a cluster has at a time, and a document says what there is: describe a copy of the file that names each resource", r.Resource)}
+			return d,
+				&exit.InputError{Err: fmt.Errorf("resource %q is whatever a cluster has at a time, and a document says what "+
+					"there is: describe a copy of the file that names each resource", r.Resource)}
 		}
 		found, err := look(r.Resource)
 		if err != nil {
@@ -131,7 +138,8 @@ func publishes(p *config.Pipeline, look func(config.ResourceName) (source.Resour
 		}
 		d.Resources = append(d.Resources, asyncapi.Resource{
 			Operations: operations,
-			Group:      found.Group, Version: found.Version, Plural: found.Resource, Namespaced: found.Namespaced, Namespaces: r.Namespaces, Payload: string(r.Payload),
+			Group:      found.Group, Version: found.Version, Plural: found.Resource, Namespaced: found.Namespaced,
+			Namespaces: r.Namespaces, Payload: string(r.Payload),
 		})
 	}
 	return d, nil
@@ -149,7 +157,10 @@ func natsServers(p *config.Pipeline) (servers []asyncapi.Server) {
 	case n.TokenFile != "" || n.TokenEnv != "":
 		ways = append(ways, asyncapi.Security{Name: "nats-token", Type: "apiKey", In: "user", Description: "A token."})
 	case n.NKeyFile != "" || n.CredsFile != "":
-		ways = append(ways, asyncapi.Security{Name: "nats-nkey", Type: "asymmetricEncryption", Description: "An NKey, with a JWT where the server wants one."})
+		ways = append(ways, asyncapi.Security{
+			Name: "nats-nkey", Type: "asymmetricEncryption",
+			Description: "An NKey, with a JWT where the server wants one.",
+		})
 	}
 	if n.TLS != nil && n.TLS.CertFile != "" {
 		ways = append(ways, asyncapi.Security{Name: "certificate", Type: "X509"})
@@ -162,7 +173,10 @@ func natsServers(p *config.Pipeline) (servers []asyncapi.Server) {
 		if err != nil {
 			panic("BUG: the configuration took the server " + at)
 		}
-		s := asyncapi.Server{Host: u.Host, Protocol: u.Scheme, Path: strings.TrimSuffix(u.Path, "/"), TLS: n.TLS != nil || u.Scheme == "tls", Security: ways}
+		s := asyncapi.Server{
+			Host: u.Host, Protocol: u.Scheme, Path: strings.TrimSuffix(u.Path, "/"),
+			TLS: n.TLS != nil || u.Scheme == "tls", Security: ways,
+		}
 		if s.Protocol == "tls" {
 			s.Protocol = "nats"
 		}
@@ -201,6 +215,9 @@ func kafkaSecurity(s *config.SASL) asyncapi.Security {
 	case s.TokenURL != "":
 		return asyncapi.Security{Name: "kafka-oauth", Type: "oauth2", TokenURL: s.TokenURL, Scopes: s.Scopes}
 	default:
-		return asyncapi.Security{Name: "kafka-token", Type: "http", Scheme: "bearer", Description: "A token by SASL OAUTHBEARER."}
+		return asyncapi.Security{
+			Name: "kafka-token", Type: "http", Scheme: "bearer",
+			Description: "A token by SASL OAUTHBEARER.",
+		}
 	}
 }

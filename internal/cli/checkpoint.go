@@ -19,9 +19,10 @@ func newCheckpointCommand(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "checkpoint",
 		Short: "Show and change what bridges remember: positions, and what the log has of each object",
-		Long: "Show and change what bridges remember: the version up to which everything of a stream is in the log, and the last state that the\n" +
-			"log has of each object. Checkpoints are those of the pipelines of a configuration file, or, without one, the files in the data\n" +
-			"directory. list and show disturb nobody. reset and rewind want the bridge to be stopped, and refuse while they see that one runs.",
+		Long: "Show and change what bridges remember: the version up to which everything of a stream is in the log, and " +
+			"the last state that the\nlog has of each object. Checkpoints are those of the pipelines of a configuration file, " +
+			"or, without one, the files in the data\ndirectory. list and show disturb nobody. reset and rewind want the " +
+			"bridge to be stopped, and refuse while they see that one runs.",
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -29,12 +30,15 @@ func newCheckpointCommand(s *streams) *cobra.Command {
 	flags.StringVarP(&f.file, "config", "c", "", "the configuration `file`")
 	flags.StringVar(&f.dataDir, "data-dir", "",
 		"`directory` of checkpoints, without --config (default: kube-eventbridge in $XDG_STATE_HOME or ~/.local/state)")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`path` of the kubeconfig; a cluster without a name in the file is asked for its uid, to find checkpoints in Kafka or NATS")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"`path` of the kubeconfig; a cluster without a name in the file is asked for its uid, to find checkpoints in Kafka "+
+			"or NATS")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig")
 	_ = cmd.MarkPersistentFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkPersistentFlagDirname("data-dir")
 	cmdutil.Complete(cmd, "context", func() []string { return cmdutil.ContextsIn(f.kubeconfig) })
-	cmd.AddCommand(newCheckpointList(s, &f), newCheckpointShow(s, &f), newCheckpointReset(s, &f), newCheckpointRewind(s, &f))
+	cmd.AddCommand(newCheckpointList(s, &f), newCheckpointShow(s, &f), newCheckpointReset(s, &f),
+		newCheckpointRewind(s, &f))
 	return cmd
 }
 
@@ -50,7 +54,8 @@ func newCheckpointList(s *streams, f *checkpointFlags) *cobra.Command {
 				return err
 			}
 			reports, unread := look(cmd.Context(), places)
-			printed := cmdutil.PrintAs(s.Out, output, reports, func(w io.Writer) error { return checkpoints.PrintList(w, reports) })
+			printed := cmdutil.PrintAs(s.Out, output, reports,
+				func(w io.Writer) error { return checkpoints.PrintList(w, reports) })
 			return errors.Join(printed, unread)
 		},
 	}
@@ -78,11 +83,12 @@ func newCheckpointShow(s *streams, f *checkpointFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show PIPELINE",
 		Short: "What one checkpoint holds: positions, objects, what a stream owes, and what is known of the log",
-		Long: "Show what the checkpoint of a pipeline holds. POSITION is the version up to which everything of a stream is in the log; it may\n" +
-			"be behind the newest event by one, as a version is complete only when a later one, or a bookmark, was seen. OWES is what a start does\n" +
-			"before it watches on, or beside that. -o wide adds deletions that a watch from the position would show\n" +
-			"again, the epoch of a stream's next change and the one since which its versions compare, and the numbers\n" +
-			"that were given out. -o json and -o yaml also have the newest sequence of each stream.",
+		Long: "Show what the checkpoint of a pipeline holds. POSITION is the version up to which everything of a stream is " +
+			"in the log; it may\nbe behind the newest event by one, as a version is complete only when a later one, or a " +
+			"bookmark, was seen. OWES is what a start does\nbefore it watches on, or beside that. -o wide adds deletions that " +
+			"a watch from the position would show\nagain, the epoch of a stream's next change and the one since which its " +
+			"versions compare, and the numbers\nthat were given out. -o json and -o yaml also have the newest sequence of " +
+			"each stream.",
 		Args: f.onePipeline("show"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := f.place(cmd, args[0])

@@ -18,8 +18,9 @@ import (
 )
 
 // atBroker is what holds for checkpoints that are not locked.
-const atBroker = "A bridge that uses a checkpoint in Kafka or NATS writes to it every few seconds, and nothing is changed then.\n" +
-	"One that stands still, and was not seen, cannot commit any more, and ends with exit code 1; it loses nothing."
+const atBroker = "A bridge that uses a checkpoint in Kafka or NATS writes to it every few seconds, and nothing is " +
+	"changed then.\nOne that stands still, and was not seen, cannot commit any more, and ends with exit code 1; it " +
+	"loses nothing."
 
 func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 	var names []string
@@ -61,8 +62,9 @@ func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 }
 
 const resetCosts = "The next start lists what exists, as a snapshot,\n" +
-	"and publishes it: events that the log has are in it twice, unless the broker shows that it has them, as NATS does where each object has a\n" +
-	"subject of its own. What is deleted until then, and is not told in the log yet, is never told."
+	"and publishes it: events that the log has are in it twice, unless the broker shows that it has them, as NATS does " +
+	"where each object has a\nsubject of its own. What is deleted until then, and is not told in the log yet, is never " +
+	"told."
 
 // errUnconfirmed: exit code 2, as the command line has to be written differently.
 var errUnconfirmed = exit.Usagef("nothing was changed: give --yes to do it")
@@ -112,7 +114,9 @@ func printCosts(s *streams, at place, costs string) error {
 }
 
 // previewed returns what a change would do.
-func previewed(cmd *cobra.Command, at place, change func(*checkpoint.State) (*checkpoints.Change, error)) (*checkpoints.Change, error) {
+func previewed(
+	cmd *cobra.Command, at place, change func(*checkpoint.State) (*checkpoints.Change, error),
+) (*checkpoints.Change, error) {
 	found, err := at.Look(cmd.Context())
 	if err != nil {
 		return nil, changeError(at, err)

@@ -54,7 +54,8 @@ func (f *checkpointFlags) completePipeline(cmd *cobra.Command) {
 
 // selecting gives cmd the flag for streams.
 func (f *checkpointFlags) selecting(cmd *cobra.Command, names *[]string) {
-	cmd.Flags().StringSliceVar(names, "stream", nil, "only this `stream`, as checkpoint show names it; repeatable (default: all of the pipeline)")
+	cmd.Flags().StringSliceVar(names, "stream", nil,
+		"only this `stream`, as checkpoint show names it; repeatable (default: all of the pipeline)")
 	_ = cmd.RegisterFlagCompletionFunc("stream", cobra.NoFileCompletions)
 	f.completePipeline(cmd)
 }
@@ -95,7 +96,9 @@ func (f *checkpointFlags) place(cmd *cobra.Command, pipeline string) (place, err
 func (f *checkpointFlags) places(cmd *cobra.Command, pipeline string) ([]place, error) {
 	if given := cmd.Flags().Changed; f.file == "" {
 		if given("kubeconfig") || given("context") {
-			return nil, exit.Usagef("--kubeconfig and --context find checkpoints in Kafka or NATS, and those of --data-dir are files: leave them out, or give --config too")
+			return nil,
+				exit.Usagef("--kubeconfig and --context find checkpoints in Kafka or NATS, and those of --data-dir are files: " +
+					"leave them out, or give --config too")
 		}
 		return f.files(pipeline)
 	} else if given("data-dir") {
@@ -122,7 +125,8 @@ func (f *checkpointFlags) places(cmd *cobra.Command, pipeline string) ([]place, 
 		found = append(found, place{p.Name, at})
 	}
 	if len(found) == 0 {
-		return nil, &exit.InputError{Err: fmt.Errorf("%s has no pipeline %q; it has %s", f.file, pipeline, strings.Join(names, ", "))}
+		return nil, &exit.InputError{Err: fmt.Errorf("%s has no pipeline %q; it has %s", f.file, pipeline,
+			strings.Join(names, ", "))}
 	}
 	return found, nil
 }
@@ -131,11 +135,14 @@ func (f *checkpointFlags) places(cmd *cobra.Command, pipeline string) ([]place, 
 func (f *checkpointFlags) files(pipeline string) ([]place, error) {
 	dir, names, err := f.stored()
 	if err != nil {
-		return nil, &exit.InputError{Err: fmt.Errorf("find checkpoints: %w; name a directory with --data-dir, or a configuration file with --config", err)}
+		return nil,
+			&exit.InputError{Err: fmt.Errorf(
+				"find checkpoints: %w; name a directory with --data-dir, or a configuration file with --config", err)}
 	}
 	if pipeline != "" {
 		if !slices.Contains(names, pipeline) {
-			return nil, &exit.InputError{Err: fmt.Errorf("%s has no checkpoint of a pipeline %q; it has %s", dir, pipeline, cmp.Or(strings.Join(names, ", "), "none"))}
+			return nil, &exit.InputError{Err: fmt.Errorf("%s has no checkpoint of a pipeline %q; it has %s", dir, pipeline,
+				cmp.Or(strings.Join(names, ", "), "none"))}
 		}
 		names = []string{pipeline}
 	}
@@ -147,7 +154,9 @@ func (f *checkpointFlags) files(pipeline string) ([]place, error) {
 }
 
 // checkpointOf returns where the checkpoint of p is. It reads the files of secrets.
-func (f *checkpointFlags) checkpointOf(cmd *cobra.Command, cfg *config.Config, p *config.Pipeline) (checkpoints.Place, error) {
+func (f *checkpointFlags) checkpointOf(
+	cmd *cobra.Command, cfg *config.Config, p *config.Pipeline,
+) (checkpoints.Place, error) {
 	switch {
 	case p.Checkpoint.Kafka != nil:
 		at, err := wiring.KafkaCheckpoint(p)
@@ -172,14 +181,18 @@ func (f *checkpointFlags) checkpointOf(cmd *cobra.Command, cfg *config.Config, p
 }
 
 // namesOf returns the names under which a broker has the checkpoint of p.
-func (f *checkpointFlags) namesOf(cmd *cobra.Command, cfg *config.Config, p *config.Pipeline) (checkpoint.Identity, error) {
+func (f *checkpointFlags) namesOf(
+	cmd *cobra.Command, cfg *config.Config, p *config.Pipeline,
+) (checkpoint.Identity, error) {
 	id := checkpoint.Identity{Cluster: cfg.Cluster, Pipeline: p.Name}
 	if id.Cluster != "" {
 		return id, nil
 	}
 	uid, err := f.clusterUID(cmd, cfg.Kubernetes)
 	if err != nil {
-		return id, fmt.Errorf("pipeline %s: find its checkpoint at the broker by the uid of namespace kube-system, as the file names no cluster: %w", p.Name, err)
+		return id,
+			fmt.Errorf("pipeline %s: find its checkpoint at the broker by the uid of namespace kube-system, as the file names "+
+				"no cluster: %w", p.Name, err)
 	}
 	id.Cluster = uid
 	return id, nil

@@ -66,9 +66,11 @@ func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
 }
 
 const rewindCosts = "The next start watches from there\n" +
-	"again, and publishes what it is shown once more, in the order in which it happened, with reason resync and ids of its own: older states of an object then follow\n" +
-	"newer ones in the log, up to where it was. An API server shows some minutes, and nothing from before its own start. Where it has forgotten the version, nothing is published\n" +
-	"again: the next start lists, behind a gap. Where it forgets it in between, that list tells the present state of each object of which the log has an older one last."
+	"again, and publishes what it is shown once more, in the order in which it happened, with reason resync and ids of " +
+	"its own: older states of an object then follow\nnewer ones in the log, up to where it was. An API server shows " +
+	"some minutes, and nothing from before its own start. Where it has forgotten the version, nothing is " +
+	"published\nagain: the next start lists, behind a gap. Where it forgets it in between, that list tells the present " +
+	"state of each object of which the log has an older one last."
 
 func printMoves(s *streams, at place, c *checkpoints.Change) error {
 	_, _ = fmt.Fprintf(s.text(), "rewind of pipeline %s, %s:\n", at.pipeline, at)

@@ -35,22 +35,25 @@ func newRBACCommand(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rbac [--config FILE | RESOURCE...]",
 		Short: "Print the permissions that a bridge needs in its cluster, and no more",
-		Long: "Print the smallest roles for a configuration file, or for resources as run takes them, as YAML for kubectl apply: list and\n" +
-			"watch of each resource, in all namespaces or in those that are named, and get of the namespace kube-system. For \"*.GROUP\" and \"*\" they allow\n" +
-			"every resource of the group, or of all groups, whatever is excluded, and to watch what defines resources. With leaderElection they allow its lease.\n" +
-			"With --service-account they are bound to it. With --helm-values they are values of the Helm chart, which binds them, and adds the lease, itself.\n\n" +
-			"Without a cluster it takes plurals of built-in resources, and plural.group of custom ones. Short names, kinds and plurals\n" +
-			"of custom resources alone have to be looked up: name a cluster with --kubeconfig or --context.",
+		Long: "Print the smallest roles for a configuration file, or for resources as run takes them, as YAML for kubectl " +
+			"apply: list and\nwatch of each resource, in all namespaces or in those that are named, and get of the namespace " +
+			"kube-system. For \"*.GROUP\" and \"*\" they allow\nevery resource of the group, or of all groups, whatever is " +
+			"excluded, and to watch what defines resources. With leaderElection they allow its lease.\nWith --service-account " +
+			"they are bound to it. With --helm-values they are values of the Helm chart, which binds them, and adds the " +
+			"lease, itself.\n\nWithout a cluster it takes plurals of built-in resources, and plural.group of custom ones. " +
+			"Short names, kinds and plurals\nof custom resources alone have to be looked up: name a cluster with --kubeconfig " +
+			"or --context.",
 		Example: "  kube-eventbridge rbac --config bridge.yaml --service-account kube-eventbridge | kubectl apply -f -\n" +
-			"  kube-eventbridge rbac --config bridge.yaml --helm-values > rbac.yaml && helm upgrade bridge ./kube-eventbridge -f values.yaml -f rbac.yaml\n" +
-			"  kube-eventbridge rbac pods certificates.cert-manager.io -n web,shop",
+			"  kube-eventbridge rbac --config bridge.yaml --helm-values > rbac.yaml && helm upgrade bridge ./kube-eventbridge " +
+			"-f values.yaml -f rbac.yaml\n  kube-eventbridge rbac pods certificates.cert-manager.io -n web,shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given := cmd.Flags().Changed
 			if given("service-account-namespace") && flags.names.Account == "" {
 				return exit.Usagef("--service-account-namespace says where the account of --service-account is: give that too")
 			}
 			if flags.values && (given("service-account") || given("name")) {
-				return exit.Usagef("--helm-values: the chart names and binds the roles itself: leave --name and --service-account out")
+				return exit.Usagef(
+					"--helm-values: the chart names and binds the roles itself: leave --name and --service-account out")
 			}
 			if err := flags.check(given); err != nil {
 				return err
@@ -62,13 +65,17 @@ func newRBACCommand(s *streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "the configuration file")
-	cmd.Flags().StringSliceVarP(&flags.namespaces, "namespace", "n", nil, "the resources named here are read in this namespace only; repeatable")
+	cmd.Flags().StringSliceVarP(&flags.namespaces, "namespace", "n", nil,
+		"the resources named here are read in this namespace only; repeatable")
 	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "look names up in the cluster of this kubeconfig")
 	cmd.Flags().StringVar(&flags.context, "context", "", "look names up in the cluster of this context of the kubeconfig")
 	cmd.Flags().StringVar(&flags.names.Role, "name", "kube-eventbridge", "`name` of the roles and bindings")
-	cmd.Flags().StringVar(&flags.names.Account, "service-account", "", "bind the roles to the service account of this `name`")
-	cmd.Flags().StringVar(&flags.names.AccountNamespace, "service-account-namespace", "default", "the `namespace` of the service account")
-	cmd.Flags().BoolVar(&flags.values, "helm-values", false, "print rbac.rules and rbac.namespacedRules for the values of the Helm chart")
+	cmd.Flags().StringVar(&flags.names.Account, "service-account", "",
+		"bind the roles to the service account of this `name`")
+	cmd.Flags().StringVar(&flags.names.AccountNamespace, "service-account-namespace", "default",
+		"the `namespace` of the service account")
+	cmd.Flags().BoolVar(&flags.values, "helm-values", false,
+		"print rbac.rules and rbac.namespacedRules for the values of the Helm chart")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	cmdutil.CompleteResources(cmd, &flags.file)
 	cmdutil.Complete(cmd, "context", func() []string { return cmdutil.ContextsIn(flags.kubeconfig) })
@@ -89,7 +96,8 @@ func (f *rbacFlags) checkNames() error {
 			continue
 		}
 		if wrong := n.wrong(n.value); len(wrong) > 0 {
-			return exit.Usagef("--%s: %q is no name: %s; the namespace of the account is for --service-account-namespace", n.flag, n.value, wrong[0])
+			return exit.Usagef("--%s: %q is no name: %s; the namespace of the account is for --service-account-namespace",
+				n.flag, n.value, wrong[0])
 		}
 	}
 	return nil
@@ -155,8 +163,9 @@ func leaseOf(cfg *config.Config, f *rbacFlags) (*rbac.Lease, error) {
 	case e.ResourceNamespace != "":
 		return &rbac.Lease{Namespace: e.ResourceNamespace, Name: e.ResourceName}, nil
 	case f.names.Account == "":
-		return nil, exit.Usagef("leaderElection has its lease in the namespace of the bridge, which %s does not say: give --service-account and "+
-			"--service-account-namespace, or write leaderElection.resourceNamespace", f.file)
+		return nil,
+			exit.Usagef("leaderElection has its lease in the namespace of the bridge, which %s does not say: give "+
+				"--service-account and --service-account-namespace, or write leaderElection.resourceNamespace", f.file)
 	default:
 		return &rbac.Lease{Namespace: f.names.AccountNamespace, Name: e.ResourceName}, nil
 	}
@@ -188,10 +197,14 @@ func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource
 				return nil, err
 			}
 			if len(r.Namespaces) > 0 && !found.Namespaced {
-				return nil, &exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its namespaces", r.Resource, r.Namespaces[0])}
+				return nil,
+					&exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its "+
+						"namespaces", r.Resource, r.Namespaces[0])}
 			}
 			if r.NamespaceSelector != "" && !found.Namespaced {
-				return nil, &exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in selected namespaces: remove its namespaceSelector", r.Resource)}
+				return nil,
+					&exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in selected namespaces: "+
+						"remove its namespaceSelector", r.Resource)}
 			}
 			if r.NamespaceSelector != "" {
 				reads = append(reads, rbac.Read{Resource: "namespaces"})
@@ -205,7 +218,9 @@ func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource
 }
 
 // lookAny is look, and leaves a wildcard what it is.
-func lookAny(name config.ResourceName, look func(config.ResourceName) (source.Resource, error)) (source.Resource, error) {
+func lookAny(
+	name config.ResourceName, look func(config.ResourceName) (source.Resource, error),
+) (source.Resource, error) {
 	if !name.Wildcard() {
 		return look(name)
 	}
@@ -230,10 +245,12 @@ func offline(name config.ResourceName) (source.Resource, error) {
 	case plural != "":
 		meant := name
 		meant.Plural = plural
-		return r, &exit.InputError{Err: fmt.Errorf("resource %q is a short name or a singular; write %s, or let it be looked up in a cluster with --kubeconfig", name, meant)}
+		return r, &exit.InputError{Err: fmt.Errorf("resource %q is a short name or a singular; write %s, or let it be "+
+			"looked up in a cluster with --kubeconfig", name, meant)}
 	default:
-		return r, &exit.InputError{Err: fmt.Errorf("resource %q: no plural that every cluster has; write plural.group, such as certificates.cert-manager.io, "+
-			"or let it be looked up in a cluster with --kubeconfig", name)}
+		return r, &exit.InputError{Err: fmt.Errorf(
+			"resource %q: no plural that every cluster has; write plural.group, such as certificates.cert-manager.io, "+
+				"or let it be looked up in a cluster with --kubeconfig", name)}
 	}
 }
 
@@ -242,7 +259,10 @@ func unknownOffline(i int, p *config.Pipeline) (problems config.Problems) {
 	for j := range p.Resources {
 		r := &p.Resources[j]
 		if _, err := lookAny(r.Resource, offline); err != nil {
-			problems = append(problems, config.Problem{Path: fmt.Sprintf("pipelines[%d].resources[%d].resource", i, j), Message: err.Error()})
+			problems = append(problems, config.Problem{
+				Path:    fmt.Sprintf("pipelines[%d].resources[%d].resource", i, j),
+				Message: err.Error(),
+			})
 		}
 	}
 	return problems

@@ -87,7 +87,8 @@ func TestReload_is_listened_for_before_the_file_is_read(t *testing.T) {
 		return nil, func() { listens = false }
 	}
 	var stderr output
-	code := execute(t.Context(), []string{"run", "--config", file}, &streams{Out: io.Discard, Err: &stderr, Hangups: listen})
+	code := execute(t.Context(), []string{"run", "--config", file},
+		&streams{Out: io.Discard, Err: &stderr, Hangups: listen})
 	assert.Equal(t, exit.Usage, code, stderr.String())
 	assert.Contains(t, stderr.String(), "pipelines")
 	assert.False(t, told || listens, "it listened when the file was there %v, and does so still %v", told, listens)
@@ -123,7 +124,8 @@ func TestRun_goes_by_its_file_when_that_changes(t *testing.T) {
 			continue
 		}
 		p.says(c.want, 1)
-		if got := readyz(t, p.stderr.String()); !strings.Contains(got, "\nconfiguration refused, the one of 20") || !strings.HasPrefix(got, "200 ok\n") {
+		if got := readyz(t, p.stderr.String()); !strings.Contains(got, "\nconfiguration refused, the one of 20") ||
+			!strings.HasPrefix(got, "200 ok\n") {
 			t.Errorf("readyz says %s", got)
 		}
 	}
@@ -209,7 +211,8 @@ func TestResync_tells_how_far_it_is_from_time_to_time_and_what_became_of_it_at_o
 		case 7:
 			pods.State, pods.Published = bridge.ResyncDone, 1
 		}
-		tell.tell([]resync.Stream{pods, nodes, {Pipeline: "p", Stream: "*.example.com", State: bridge.ResyncEmpty}}, at.Add(time.Duration(second)*time.Second))
+		tell.tell([]resync.Stream{pods, nodes, {Pipeline: "p", Stream: "*.example.com", State: bridge.ResyncEmpty}},
+			at.Add(time.Duration(second)*time.Second))
 	}
 	const want = `pipeline p: pods.v1: asked for
 pipeline p: nodes.v1: refused: it is listing
@@ -224,8 +227,11 @@ func TestResync_ends_with_an_error_where_something_is_not_published_again(t *tes
 	done, queued := resync.Stream{State: bridge.ResyncDone}, resync.Stream{State: bridge.ResyncQueued}
 	for want, all := range map[string][]resync.Stream{
 		"": {done, queued, {State: bridge.ResyncEmpty}},
-		"1 of 2 streams not published again; ask for that when /readyz of the bridge answers ok": {done, {State: bridge.ResyncRefused}},
-		"1 of 1 stream not published again; ask for that when /readyz of the bridge answers ok":  {{State: bridge.ResyncFailed}},
+		"1 of 2 streams not published again; ask for that when /readyz of the bridge answers ok": {
+			done,
+			{State: bridge.ResyncRefused},
+		},
+		"1 of 1 stream not published again; ask for that when /readyz of the bridge answers ok": {{State: bridge.ResyncFailed}},
 	} {
 		got := ""
 		if err := resyncProblem(all); err != nil {

@@ -32,11 +32,12 @@ func newResyncCommand(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resync [RESOURCE...] [--config FILE | --server ADDRESS]",
 		Short: "Have a bridge that runs publish again what exists now",
-		Long: "Ask a bridge that runs to publish again everything that exists now, or only these resources, and wait until its log has it. A resource is\n" +
-			"written as in the bridge's configuration, as plural[.version][.group], or by its short name or kind; NAME/NAMESPACE is what is read in one\n" +
-			"namespace alone.\n\n" +
-			"Each object is an event of type updated with reason resync. What changes meanwhile is published as always. A bridge publishes 200 objects a\n" +
-			"second of each stream again; one that is stopped forgets what it was asked for. Ctrl-C ends the waiting and not the resync.",
+		Long: "Ask a bridge that runs to publish again everything that exists now, or only these resources, and wait until " +
+			"its log has it. A resource is\nwritten as in the bridge's configuration, as plural[.version][.group], or by its " +
+			"short name or kind; NAME/NAMESPACE is what is read in one\nnamespace alone.\n\n" +
+			"Each object is an event of type updated with reason resync. What changes meanwhile is published as always. A " +
+			"bridge publishes 200 objects a\nsecond of each stream again; one that is stopped forgets what it was asked for. " +
+			"Ctrl-C ends the waiting and not the resync.",
 		Example: "  kube-eventbridge resync\n  kube-eventbridge resync --pipeline audit deployments.apps secrets\n" +
 			"  kubectl port-forward deploy/kube-eventbridge 8080 & kube-eventbridge resync",
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), s, args) },
@@ -140,5 +141,6 @@ func resyncProblem(all []resync.Stream) error {
 	if bad == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %s not published again; ask for that when /readyz of the bridge answers ok", bad, counted(len(all), "stream"))
+	return fmt.Errorf("%d of %s not published again; ask for that when /readyz of the bridge answers ok", bad,
+		counted(len(all), "stream"))
 }

@@ -48,7 +48,8 @@ func noArgs(instead string) cobra.PositionalArgs {
 		if len(args) == 0 {
 			return nil
 		}
-		return exit.Usagef("%s takes no arguments such as %q; write: %s", cmd.CommandPath(), args[0], strings.ReplaceAll(instead, "{}", args[0]))
+		return exit.Usagef("%s takes no arguments such as %q; write: %s", cmd.CommandPath(), args[0],
+			strings.ReplaceAll(instead, "{}", args[0]))
 	}
 }
 
@@ -80,7 +81,8 @@ func newRoot(s *streams) *cobra.Command {
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), newCheckpointCommand(s), newStatusCommand(s), newResyncCommand(s), newAsyncAPICommand(s),
+	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), newCheckpointCommand(s), newStatusCommand(s),
+		newResyncCommand(s), newAsyncAPICommand(s),
 		newValidateCommand(s), newVersionCommand(s))
 	refuseOtherShells(root)
 	return root
@@ -176,7 +178,8 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 		meant = ", did you mean " + strings.Join(like, " or ") + "?"
 	}
-	return exit.Usagef("unknown command %q for %q%s; valid: %s", args[0], cmd.CommandPath(), meant, strings.Join(names, ", "))
+	return exit.Usagef("unknown command %q for %q%s; valid: %s", args[0], cmd.CommandPath(), meant,
+		strings.Join(names, ", "))
 }
 
 // refuseOtherShells has cobra's completion command refuse the name of a shell that it does not know. Cobra prints its

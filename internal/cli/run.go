@@ -34,9 +34,10 @@ func newRunCommand(s *streams) *cobra.Command {
 			"that publishes to an embedded NATS server on 127.0.0.1:4222; see it with: kube-eventbridge tail\n" +
 			"A second one, or one for another cluster, needs addresses and a directory of its own:\n" +
 			"--listen, --broker-listen, --data-dir.\n\n" +
-			"With -o it prints events to its standard output instead, and starts no server, unless --listen names an address for metrics and\n" +
-			"probes: wide has a line for a person, as tail -o wide, json a CloudEvent a line. It goes on where the last one that printed has ended. With a file, -o says how sinks stdout print.\n\n" +
-			"The first SIGINT or SIGTERM stops reading and waits for what is under way; the second ends the process at once.",
+			"With -o it prints events to its standard output instead, and starts no server, unless --listen names an address " +
+			"for metrics and\nprobes: wide has a line for a person, as tail -o wide, json a CloudEvent a line. It goes on " +
+			"where the last one that printed has ended. With a file, -o says how sinks stdout print.\n\nThe first SIGINT or " +
+			"SIGTERM stops reading and waits for what is under way; the second ends the process at once.",
 		Example: "  kube-eventbridge run pods deployments.apps\n  kube-eventbridge run pods -n web,shop -l tier!=cache\n" +
 			"  kube-eventbridge run pods -o wide\n" +
 			"  kube-eventbridge run --config bridge.yaml",
@@ -57,15 +58,22 @@ func newRunCommand(s *streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&flags.file, "config", "c", "", "the configuration file")
-	cmd.Flags().StringSliceVarP(&flags.namespaces, "namespace", "n", nil, "watch the resources named here in this namespace only; repeatable")
-	cmd.Flags().StringVarP(&flags.selector, "selector", "l", "", "watch only those objects of the resources named here that have these labels")
-	cmd.Flags().StringVar(&flags.listen, "listen", "", "`address` of metrics and probes, without --config (default 127.0.0.1:8080; with -o none)")
-	cmd.Flags().StringVar(&flags.broker, "broker-listen", "", "`address` of the embedded server, without --config (default 127.0.0.1:4222)")
+	cmd.Flags().StringSliceVarP(&flags.namespaces, "namespace", "n", nil,
+		"watch the resources named here in this namespace only; repeatable")
+	cmd.Flags().StringVarP(&flags.selector, "selector", "l", "",
+		"watch only those objects of the resources named here that have these labels")
+	cmd.Flags().StringVar(&flags.listen, "listen", "",
+		"`address` of metrics and probes, without --config (default 127.0.0.1:8080; with -o none)")
+	cmd.Flags().StringVar(&flags.broker, "broker-listen", "",
+		"`address` of the embedded server, without --config (default 127.0.0.1:4222)")
 	cmd.Flags().StringVar(&flags.dataDir, "data-dir", "",
-		"`directory` of positions and events, without --config (default: kube-eventbridge in $XDG_STATE_HOME or ~/.local/state)")
-	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: in-cluster, $KUBECONFIG, ~/.kube/config)")
+		"`directory` of positions and events, without --config (default: kube-eventbridge in $XDG_STATE_HOME or "+
+			"~/.local/state)")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig (default: in-cluster, $KUBECONFIG, ~/.kube/config)")
 	cmd.Flags().StringVar(&flags.context, "context", "", "context of the kubeconfig")
-	cmd.Flags().StringVarP(&flags.output, "output", "o", "", "print events to standard output: wide (a line for a person) or json (CloudEvents, one a line)")
+	cmd.Flags().StringVarP(&flags.output, "output", "o", "",
+		"print events to standard output: wide (a line for a person) or json (CloudEvents, one a line)")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkFlagDirname("data-dir")
 	cmdutil.Complete(cmd, "output", func() []string { return []string{"json", "wide"} })

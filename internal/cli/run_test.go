@@ -32,7 +32,8 @@ func TestRun_names_what_only_the_API_server_knows_to_be_wrong_as_wrong_usage(t *
 		file := apptest.Configured(t, api, resources)
 		code := execute(t.Context(), []string{"run", "--config", file}, &streams{Out: io.Discard, Err: &stderr})
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		if last := lines[len(lines)-1]; code != exit.Usage || !strings.HasPrefix(last, "error: ") || !strings.Contains(last, want) {
+		if last := lines[len(lines)-1]; code != exit.Usage || !strings.HasPrefix(last, "error: ") ||
+			!strings.Contains(last, want) {
 			t.Errorf("%s: exit code %d, %s; want %d and %q", resources, code, stderr.String(), exit.Usage, want)
 		}
 	}

@@ -21,7 +21,8 @@ func (f *runFlags) checkOutput(given func(string) bool) error {
 	case f.output != "json" && f.output != "wide":
 		return exit.Usagef("-o %q is not an output format; use json or wide, or leave it out", f.output)
 	case given("broker-listen"):
-		return exit.Usagef("-o and --broker-listen exclude each other: with -o events are printed, and there is no embedded server")
+		return exit.Usagef(
+			"-o and --broker-listen exclude each other: with -o events are printed, and there is no embedded server")
 	default:
 		return nil
 	}
@@ -40,7 +41,8 @@ func (f *runFlags) prints(cfg *config.Config) error {
 		}
 		others = append(others, fmt.Sprintf("%s publishes to %s", p.Name, sinkName(p)))
 	}
-	return exit.Usagef("-o says how the sink stdout prints, and no pipeline of %s has that: %s; leave -o out, and see the events with: kube-eventbridge tail --config %s",
+	return exit.Usagef("-o says how the sink stdout prints, and no pipeline of %s has that: %s; leave -o out, and see "+
+		"the events with: kube-eventbridge tail --config %s",
 		f.file, strings.Join(others, ", "), f.file)
 }
 
@@ -63,5 +65,8 @@ func (f *runFlags) format(s *streams) stdout.Format {
 	if f.output != "wide" {
 		return stdout.JSONLines
 	}
-	return tail.NewLines(tail.TableConfig{Wide: true, Colour: colourful(s), Location: time.Local, Today: time.Now()}).Append
+	return tail.NewLines(tail.TableConfig{
+		Wide: true, Colour: colourful(s), Location: time.Local,
+		Today: time.Now(),
+	}).Append
 }

@@ -85,7 +85,10 @@ func held(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: held FILE PIPELINE")
 	}
-	store, err := file.Open(ts.MkAbs(args[0]), checkpoint.Identity{ClusterUID: "5f7d2a30", Cluster: "prod", Pipeline: args[1]})
+	store, err := file.Open(ts.MkAbs(args[0]), checkpoint.Identity{
+		ClusterUID: "5f7d2a30", Cluster: "prod",
+		Pipeline: args[1],
+	})
 	ts.Check(err)
 	ts.Defer(func() { _ = store.Close() })
 }
@@ -147,11 +150,17 @@ func TestExecute_maps_errors_to_exit_codes(t *testing.T) {
 		{"done", nil, exit.Done, ""},
 		{"failed", fmt.Errorf("publish k8s.a: %w", errors.New("no route")), exit.Failed, "error: publish k8s.a: no route\n"},
 		{"usage", fmt.Errorf("x: %w", exit.Usagef("give a file")), exit.Usage, "error: x: give a file\nsee: x --help\n"},
-		{"config", fmt.Errorf("load: %w", config.Problems{{File: "f", Line: 1, Column: 2, Message: "m"}}), exit.Usage, "f:1:2: m\n"},
+		{
+			"config", fmt.Errorf("load: %w", config.Problems{{File: "f", Line: 1, Column: 2, Message: "m"}}), exit.Usage,
+			"f:1:2: m\n",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			cmd := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return c.err }, SilenceErrors: true, SilenceUsage: true}
+			cmd := &cobra.Command{
+				Use: "x", RunE: func(*cobra.Command, []string) error { return c.err }, SilenceErrors: true,
+				SilenceUsage: true,
+			}
 			cmd.SetArgs(nil)
 			if code := executeCommand(t.Context(), cmd, &streams{Err: &stderr}); code != c.code || stderr.String() != c.stderr {
 				t.Errorf("got %d, %q; want %d, %q", code, stderr.String(), c.code, c.stderr)

@@ -28,7 +28,8 @@ func TestStand_goes_on_where_a_former_leader_cannot_read_what_it_needs_to_stand_
 	p.says("this process does not lead any more", 1)
 	must.Happen(t, "readyz says why", func() bool {
 		got := readyz(t, p.stderr.String())
-		return strings.HasPrefix(got, "503 ") && strings.Contains(got, "standing by: pipeline a: ") && strings.Contains(got, "token: no such file")
+		return strings.HasPrefix(got, "503 ") && strings.Contains(got, "standing by: pipeline a: ") &&
+			strings.Contains(got, "token: no such file")
 	})
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	must.Happen(t, "readyz says why", func() bool {
@@ -43,7 +44,8 @@ func TestStand_refuses_what_names_a_file_that_is_missing_while_another_process_l
 	p.says("this process leads", 1)
 	lease.Usurp()
 	p.says("this process does not lead any more", 1)
-	apptest.Rewrite(t, file, "checkpoint: {nats: {}}", "checkpoint: {nats: {servers: ['nats://127.0.0.1:1'], tokenFile: none}}")
+	apptest.Rewrite(t, file, "checkpoint: {nats: {}}",
+		"checkpoint: {nats: {servers: ['nats://127.0.0.1:1'], tokenFile: none}}")
 	p.says(`msg="configuration refused; the one before stays"`, 1)
 	assert.Contains(t, p.stderr.String(), "none: no such file")
 	apptest.Rewrite(t, file, "tokenFile: none", "tokenFile: token")

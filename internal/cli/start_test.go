@@ -48,7 +48,8 @@ func byArgs(t *testing.T, api *httptest.Server, dir string, more ...string) []st
 	t.Helper()
 	kubeconfig := filepath.Join(filepath.Dir(apptest.Configured(t, api, "[{resource: pods}]")), "kubeconfig")
 	return append([]string{
-		"run", "pods", "--kubeconfig", kubeconfig, "--data-dir", dir, "--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0",
+		"run", "pods", "--kubeconfig", kubeconfig, "--data-dir", dir, "--listen", "127.0.0.1:0", "--broker-listen",
+		"127.0.0.1:0",
 	}, more...)
 }
 
@@ -106,7 +107,8 @@ func TestRun_names_the_flag_for_another_directory(t *testing.T) {
 	log := published(t, byArgs(t, api, dir), func() {
 		// A second server in a directory that is in use would destroy it: the checkpoint has to be refused before there
 		// is one.
-		fails(t, byArgs(t, api, dir), exit.Failed, "is in use by another kube-eventbridge", "another path is named with --data-dir")
+		fails(t, byArgs(t, api, dir), exit.Failed, "is in use by another kube-eventbridge",
+			"another path is named with --data-dir")
 	})
 	assert.NotContains(t, log, `"level":"WARN"`, "there is a warning")
 
@@ -137,13 +139,17 @@ func TestRun_names_the_flag_or_key_of_an_address_in_use(t *testing.T) {
 	taken := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = taken.Close() }()
 	api, at := apptest.APIServer(t, apptest.Identified), taken.Addr().String()
-	fails(t, byArgs(t, api, t.TempDir(), "--listen", at), exit.Failed, at, "address already in use; set --listen to a free address")
-	fails(t, byArgs(t, api, t.TempDir(), "--listen", "192.0.2.7:8080"), exit.Failed, "192.0.2.7:8080", "set --listen to an address of this machine")
-	fails(t, byArgs(t, api, t.TempDir(), "--broker-listen", at), exit.Failed, at, "or set --broker-listen to another address")
+	fails(t, byArgs(t, api, t.TempDir(), "--listen", at), exit.Failed, at,
+		"address already in use; set --listen to a free address")
+	fails(t, byArgs(t, api, t.TempDir(), "--listen", "192.0.2.7:8080"), exit.Failed, "192.0.2.7:8080",
+		"set --listen to an address of this machine")
+	fails(t, byArgs(t, api, t.TempDir(), "--broker-listen", at), exit.Failed, at,
+		"or set --broker-listen to another address")
 	file := apptest.Configured(t, api, "[{resource: pods}]")
 	text := strings.Replace(string(must.Get(os.ReadFile(file))(t)), "server: {", `server: {admin: "`+at+`", `, 1)
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	fails(t, []string{"run", "--config", file}, exit.Failed, at, "address already in use; set server.admin to a free address")
+	fails(t, []string{"run", "--config", file}, exit.Failed, at,
+		"address already in use; set server.admin to a free address")
 }
 
 // Who runs the tests may write everywhere, so that the place has to be none: below a file there are no directories.
@@ -155,7 +161,8 @@ func TestRun_names_what_has_to_be_writable(t *testing.T) {
 
 	store := t.TempDir() // has the checkpoint, and a file where the server's directory belongs
 	require.NoError(t, os.WriteFile(filepath.Join(store, "nats"), nil, 0o600))
-	fails(t, byArgs(t, api, store), exit.Failed, filepath.Join(store, "nats"), "set --data-dir to a directory that can be written")
+	fails(t, byArgs(t, api, store), exit.Failed, filepath.Join(store, "nats"),
+		"set --data-dir to a directory that can be written")
 
 	bridge := apptest.Configured(t, api, "[{resource: pods}]")
 	apptest.Rewrite(t, bridge, fmt.Sprintf("dataDir: %q", filepath.Dir(bridge)), fmt.Sprintf("dataDir: %q", below))
@@ -174,8 +181,10 @@ func TestRun_needs_no_home_where_nothing_is_written_there(t *testing.T) {
 	apptest.Rewrite(t, bridge, "format: text", "format: json")
 	fails(t, []string{"run", "--config", bridge}, exit.Failed, "find a directory for state", "set dataDir")
 
-	apptest.Rewrite(t, bridge, "sink: {stdout: {}}", fmt.Sprintf("sink: {nats: {servers: [%q]}}, checkpoint: {nats: {}}", startServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir()})))
-	if log := published(t, []string{"run", "--config", bridge}, func() {}); strings.Contains(log, "HOME") || strings.Contains(log, "dataDir") {
+	apptest.Rewrite(t, bridge, "sink: {stdout: {}}", fmt.Sprintf("sink: {nats: {servers: [%q]}}, checkpoint: {nats: {}}",
+		startServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir()})))
+	if log := published(t, []string{"run", "--config", bridge}, func() {}); strings.Contains(log, "HOME") ||
+		strings.Contains(log, "dataDir") {
 		t.Errorf("the log is about a directory: %s", log)
 	}
 }

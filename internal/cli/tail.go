@@ -45,10 +45,11 @@ func newTailCommand(s *streams) *cobra.Command {
 		Use:   "tail [RESOURCE[/NAME]...]",
 		Short: "Read the log back: what happened to which object, who did it, and what changed",
 		Long: "Read the log back for a person: what happened to which object, who did it, and what changed.\n" +
-			"It begins with what is published from now on, and follows until a signal ends it; a broker, a stream or a topic that is away is waited for.\n" +
-			"What an update changed is shown where the log still has the state before it.\n\n" +
-			"Resources are named as for kubectl: pods, po, deployments.apps, *.example.com, pods/web-*; none: everything in the log.\n\n" +
-			"The log is a JetStream stream (--server, --stream), a topic of Kafka or several (--brokers, --topic), or what --config names.",
+			"It begins with what is published from now on, and follows until a signal ends it; a broker, a stream or a topic " +
+			"that is away is waited for.\nWhat an update changed is shown where the log still has the state before it.\n\n" +
+			"Resources are named as for kubectl: pods, po, deployments.apps, *.example.com, pods/web-*; none: everything in " +
+			"the log.\n\nThe log is a JetStream stream (--server, --stream), a topic of Kafka or several (--brokers, " +
+			"--topic), or what --config names.",
 		Example: "  kube-eventbridge tail\n" +
 			"  kube-eventbridge tail deployments.apps -n shop --since 1h\n" +
 			"  kube-eventbridge tail --op deleted --from-start --follow=false\n" +
@@ -64,11 +65,13 @@ func newTailCommand(s *streams) *cobra.Command {
 func (f *tailFlags) selecting(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only objects in these namespaces")
-	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "objects in all namespaces, and in none (as without -n)")
+	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false,
+		"objects in all namespaces, and in none (as without -n)")
 	flags.StringSliceVar(&f.names, "name", nil, "only objects of these names; * and ? stand for any text and any letter")
 	flags.StringSliceVar(&f.ops, "op", nil,
 		"only these: added, updated, deleted, rejected, gap, snapshot, resync (gaps are always shown)")
-	flags.StringSliceVar(&f.subjects, "subject", nil, "only these NATS subjects, with wildcards; the server sends no others")
+	flags.StringSliceVar(&f.subjects, "subject", nil,
+		"only these NATS subjects, with wildcards; the server sends no others")
 	flags.BoolVarP(&f.follow, "follow", "f", true, "go on at the end of the log; --follow=false ends there")
 	flags.BoolVar(&f.fromStart, "from-start", false, "begin with the oldest event")
 	flags.IntVar(&f.last, "last", 0, "begin with the `N`-th last event that is shown")
@@ -92,20 +95,26 @@ func (f *tailFlags) selecting(cmd *cobra.Command) {
 
 func (f *tailFlags) connecting(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&f.config, "config", "c", "", "take servers or brokers, stream or topic, and credentials from the bridge's configuration `file`")
+	flags.StringVarP(&f.config, "config", "c", "",
+		"take servers or brokers, stream or topic, and credentials from the bridge's configuration `file`")
 	flags.StringVar(&f.pipeline, "pipeline", "", "only events of this pipeline, and with --config its stream or topic")
-	flags.StringSliceVarP(&f.nats.Servers, "server", "s", nil, "NATS servers (default $NATS_URL, else nats://127.0.0.1:4222)")
+	flags.StringSliceVarP(&f.nats.Servers, "server", "s", nil,
+		"NATS servers (default $NATS_URL, else nats://127.0.0.1:4222)")
 	flags.StringVar(&f.nats.Stream, "stream", "", "JetStream stream (default KUBERNETES)")
 	flags.StringSliceVar(&f.kafka.Brokers, "brokers", nil, "Kafka brokers, host:port")
-	flags.StringVar(&f.kafka.Topic, "topic", "", "Kafka topic, or as a template of the configuration, all that fit (default kubernetes)")
+	flags.StringVar(&f.kafka.Topic, "topic", "",
+		"Kafka topic, or as a template of the configuration, all that fit (default kubernetes)")
 	flags.StringVar(&f.nats.CredsFile, "creds", "", "credentials `file` of the NATS user (JWT and seed)")
 	flags.StringVar(&f.nats.NKeyFile, "nkey", "", "`file` with the NATS user's NKey seed")
-	flags.StringVar(&f.mechanism, "sasl-mechanism", "", "how Kafka is told who we are: plain, scram-sha-256, scram-sha-512 or oauthbearer")
+	flags.StringVar(&f.mechanism, "sasl-mechanism", "",
+		"how Kafka is told who we are: plain, scram-sha-256, scram-sha-512 or oauthbearer")
 	flags.StringVar(&f.nats.TokenFile, "token-file", "", "`file` with the token")
 	flags.StringVar(&f.nats.User, "user", "", "user `name`; the password is in --password-file")
 	flags.StringVar(&f.nats.PasswordFile, "password-file", "", "`file` with the user's password")
-	flags.BoolVar(&f.withTLS, "tls", false, "connect to Kafka with TLS (NATS: tls://), and trust the system's authorities unless --tls-ca names others")
-	flags.StringVar(&f.tls.CAFile, "tls-ca", "", "`file` with the authorities that the server's certificate is checked against")
+	flags.BoolVar(&f.withTLS, "tls", false,
+		"connect to Kafka with TLS (NATS: tls://), and trust the system's authorities unless --tls-ca names others")
+	flags.StringVar(&f.tls.CAFile, "tls-ca", "",
+		"`file` with the authorities that the server's certificate is checked against")
 	flags.StringVar(&f.tls.CertFile, "tls-cert", "", "`file` with the client's certificate")
 	flags.StringVar(&f.tls.KeyFile, "tls-key", "", "`file` with the client's key")
 	for _, name := range []string{"creds", "nkey", "token-file", "password-file", "tls-ca", "tls-cert", "tls-key"} {
@@ -113,7 +122,10 @@ func (f *tailFlags) connecting(cmd *cobra.Command) {
 	}
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	cmdutil.Complete(cmd, "sasl-mechanism", func() []string {
-		return []string{string(config.Plain), string(config.ScramSHA256), string(config.ScramSHA512), string(config.OAuthBearer)}
+		return []string{
+			string(config.Plain), string(config.ScramSHA256), string(config.ScramSHA512),
+			string(config.OAuthBearer),
+		}
 	})
 	cmdutil.Complete(cmd, "pipeline", func() []string { return cmdutil.PipelinesIn(f.config) })
 }
@@ -159,7 +171,9 @@ func (f *tailFlags) run(cmd *cobra.Command, s *streams, args []string) error {
 // line.
 func (f *tailFlags) check(given func(string) bool) error {
 	for _, group := range [][]string{
-		{"from-start", "last", "since", "since-time"}, {"creds", "nkey", "token-file", "user"}, {"all-namespaces", "namespace"},
+		{"from-start", "last", "since", "since-time"},
+		{"creds", "nkey", "token-file", "user"},
+		{"all-namespaces", "namespace"},
 	} {
 		var all []string
 		for _, flag := range group {
@@ -181,7 +195,8 @@ func (f *tailFlags) check(given func(string) bool) error {
 	}
 	for _, n := range f.namespaces {
 		if len(validation.IsDNS1123Label(n)) > 0 {
-			return exit.Usagef("--namespace: %q is not the name of a namespace; write it as it is, such as kube-system, or leave the flag out for all", n)
+			return exit.Usagef("--namespace: %q is not the name of a namespace; write it as it is, such as kube-system, or "+
+				"leave the flag out for all", n)
 		}
 	}
 	for _, subject := range f.subjects {

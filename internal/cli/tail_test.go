@@ -33,7 +33,10 @@ func tailBroker(t *testing.T, token string) string {
 	nc := must.Get(nats.Connect(url, nats.Token(token)))(t)
 	defer nc.Close()
 	js := must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KUBERNETES", Subjects: []string{"k8s.>"}, AllowDirect: true}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "KUBERNETES", Subjects: []string{"k8s.>"},
+		AllowDirect: true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for i, e := range []struct{ pipeline, op, name, data string }{
@@ -44,9 +47,12 @@ func tailBroker(t *testing.T, token string) string {
 		m := nats.NewMsg("k8s.east.apps.deployments.shop." + e.name)
 		for name, value := range map[string]string{
 			"specversion": "1.0", "id": fmt.Sprintf("%s.%d", e.name, i), "type": "io.kube-eventbridge.resource." + e.op + ".v1",
-			"source": "/clusters/east/apis/apps/v1/deployments", "subject": "shop/" + e.name, "namespace": "shop", "name": e.name,
-			"objectuid": e.name, "payload": "object", "reason": "watch", "pipeline": e.pipeline, "recordedtime": "2026-11-20T14:30:05.250Z",
-			"time": "2026-11-20T14:30:05Z", "resourceversion": fmt.Sprint(i + 1), "fieldmanager": "kubectl", "kind": "Deployment",
+			"source": "/clusters/east/apis/apps/v1/deployments", "subject": "shop/" + e.name, "namespace": "shop",
+			"name":      e.name,
+			"objectuid": e.name, "payload": "object", "reason": "watch", "pipeline": e.pipeline,
+			"recordedtime": "2026-11-20T14:30:05.250Z",
+			"time":         "2026-11-20T14:30:05Z", "resourceversion": fmt.Sprint(i + 1), "fieldmanager": "kubectl",
+			"kind": "Deployment",
 		} {
 			m.Header["ce-"+name] = []string{value}
 		}
@@ -72,7 +78,8 @@ func startServer(t *testing.T, options *server.Options) string {
 func tailed(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = execute(t.Context(), append([]string{"tail"}, args...), &streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	code = execute(t.Context(), append([]string{"tail"}, args...),
+		&streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	return code, out.String(), errs.String()
 }
 
@@ -80,9 +87,10 @@ func TestTail_prints_the_log(t *testing.T) {
 	t.Setenv("NATS_URL", tailBroker(t, ""))
 	code, out, errs := tailed(t, "--follow=false", "--from-start", "--utc", "--no-headers")
 	const want = "--- 2026-11-20 ---\n" +
-		"14:30:05.250  added     deployments.apps  shop/web                          1         kubectl                   created by kubectl\n" +
-		"14:30:05.250  added     deployments.apps  shop/db                           2         kubectl                   created by kubectl\n" +
-		"14:30:05.250  updated   deployments.apps  shop/web                          3         kubectl                   spec.replicas 1→3\n"
+		"14:30:05.250  added     deployments.apps  shop/web                          1         kubectl                   " +
+		"created by kubectl\n14:30:05.250  added     deployments.apps  shop/db                           2         kubectl " +
+		"                  created by kubectl\n14:30:05.250  updated   deployments.apps  shop/web                          " +
+		"3         kubectl                   spec.replicas 1→3\n"
 	assert.True(t, code == exit.Done && out == want && errs == "", "got %d, %q\n%s\nwant\n%s", code, errs, out, want)
 }
 
@@ -165,9 +173,10 @@ pipelines:
 
 func TestTail_refuses_a_command_line_that_means_nothing(t *testing.T) {
 	for args, want := range map[string]string{
-		"-o yaml":                      `-o "yaml" is not an output format; use json or wide`,
-		"--since 1h --from-start":      "--from-start and --since exclude each other: keep one of them",
-		"--since yesterday":            "it is not a duration; write one as Go does, such as 30s, 5m or 1h30m, or in days as 1d",
+		"-o yaml":                 `-o "yaml" is not an output format; use json or wide`,
+		"--since 1h --from-start": "--from-start and --since exclude each other: keep one of them",
+		"--since yesterday": "it is not a duration; write one as Go does, such as 30s, 5m or 1h30m, or in days " +
+			"as 1d",
 		"--since 2days":                "it is not a duration; write 48h, or in days as 1d",
 		"--since 2000-01-01T00:00:00Z": "it is a time; write --since-time",
 		"--last many":                  `invalid argument "many" for "--last" flag: write a whole number`,
@@ -179,24 +188,26 @@ func TestTail_refuses_a_command_line_that_means_nothing(t *testing.T) {
 		"--op modified":                "use added, updated, deleted, rejected, gap, snapshot or resync",
 		"--name shop/web":              `--name: "shop/web" has what no name has`,
 		"pods/":                        `"pods/" names no resource`,
-		"pods/a/b":                     `"pods/a/b" has two slashes, and no object matches that; say RESOURCE or RESOURCE/NAME, such as pods/web-0`,
-		"--subject foo..x":             `--subject: "foo..x" is not a subject: a word between its dots is empty`,
-		"-n kube-*":                    `--namespace: "kube-*" is not the name of a namespace`,
-		"--namespace=":                 "--namespace is empty: give the name of a namespace",
-		"-A -n shop":                   "--all-namespaces and --namespace exclude each other: keep one of them",
-		"--user me":                    "give --user and --password-file together",
-		"--password-file a":            "give --user and --password-file together",
-		"--tls-cert a":                 "give --tls-cert and --tls-key together",
-		"--creds a --nkey b":           "--creds and --nkey exclude each other: keep one of them",
-		"-s foo://me:hidden@x":         `--server: "foo://redacted@x" has the scheme "foo"; use nats, tls, ws or wss`,
-		"-s nats://a -s foo://hidden":  `--server: "foo://hidden" has the scheme "foo"`,
+		"pods/a/b": `"pods/a/b" has two slashes, and no object matches that; say RESOURCE or ` +
+			`RESOURCE/NAME, such as pods/web-0`,
+		"--subject foo..x":            `--subject: "foo..x" is not a subject: a word between its dots is empty`,
+		"-n kube-*":                   `--namespace: "kube-*" is not the name of a namespace`,
+		"--namespace=":                "--namespace is empty: give the name of a namespace",
+		"-A -n shop":                  "--all-namespaces and --namespace exclude each other: keep one of them",
+		"--user me":                   "give --user and --password-file together",
+		"--password-file a":           "give --user and --password-file together",
+		"--tls-cert a":                "give --tls-cert and --tls-key together",
+		"--creds a --nkey b":          "--creds and --nkey exclude each other: keep one of them",
+		"-s foo://me:hidden@x":        `--server: "foo://redacted@x" has the scheme "foo"; use nats, tls, ws or wss`,
+		"-s nats://a -s foo://hidden": `--server: "foo://hidden" has the scheme "foo"`,
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
 		assert.True(t, code == exit.Usage && strings.Contains(errs, want) &&
 			strings.Contains(errs, "see: kube-eventbridge tail --help"), "%s: got %d, %s", args, code, errs)
 	}
 	t.Setenv("NATS_URL", "nats://127.0.0.1:1,foo://x")
-	if code, _, errs := tailed(t, "--follow=false"); code != exit.Usage || !strings.Contains(errs, `$NATS_URL: "foo://x" has the scheme "foo"`) {
+	if code, _, errs := tailed(t, "--follow=false"); code != exit.Usage ||
+		!strings.Contains(errs, `$NATS_URL: "foo://x" has the scheme "foo"`) {
 		t.Errorf("got %d, %s", code, errs)
 	}
 }
@@ -225,7 +236,8 @@ func TestTail_that_shows_nothing_says_so_and_succeeds(t *testing.T) {
 		"--from-start --name web --op deleted": "tail: no event matches\n",
 		"--from-start pods":                    "tail: no event matches pods; those read are about deployments.apps\n",
 		"--from-start --op updated deploy":     "",
-		"":                                     "tail: no event matches: reading began at the end of the log; begin earlier with --from-start, --since or --last\n",
+		"": "tail: no event matches: reading began at the end of the log; begin " +
+			"earlier with --from-start, --since or --last\n",
 	} {
 		code, _, errs := tailed(t, append(strings.Fields(args), "--follow=false")...)
 		assert.Equal(t, exit.Done, code, args)
@@ -236,7 +248,8 @@ func TestTail_that_shows_nothing_says_so_and_succeeds(t *testing.T) {
 func TestTail_without_following_fails_where_JetStream_is_off(t *testing.T) {
 	url := startServer(t, &server.Options{})
 	code, _, errs := tailed(t, "--server", url, "--follow=false", "--from-start")
-	want := "error: read stream KUBERNETES at " + url + ": JetStream does not answer (is it enabled on the server and for this account?): "
+	want := "error: read stream KUBERNETES at " + url +
+		": JetStream does not answer (is it enabled on the server and for this account?): "
 	assert.Equal(t, exit.Failed, code)
 	assert.True(t, strings.HasPrefix(errs, want))
 }
@@ -248,7 +261,8 @@ func TestTail_that_follows_says_that_it_reads_before_there_is_an_event(t *testin
 	out, errs := new(watched), new(watched)
 	done := make(chan int, 1)
 	go func() {
-		done <- execute(ctx, []string{"tail", "--server", strings.TrimPrefix(url, "nats://")}, &streams{In: strings.NewReader(""), Out: out, Err: errs})
+		done <- execute(ctx, []string{"tail", "--server", strings.TrimPrefix(url, "nats://")},
+			&streams{In: strings.NewReader(""), Out: out, Err: errs})
 	}()
 	out.wait(t, "TIME ")
 	errs.wait(t, "tail: reading stream KUBERNETES at "+url+" from now on; ^C ends it\n")
@@ -275,7 +289,8 @@ func TestTail_without_following_fails_where_there_is_no_broker(t *testing.T) {
 	require.NoError(t, l.Close())
 	for _, server := range []string{"nats://" + address, address} {
 		code, _, errs := tailed(t, "--server", server, "--follow=false")
-		want := "error: connect to " + server + ": dial tcp " + address + ": connect: connection refused; is the bridge, or the NATS server, running there?\n"
+		want := "error: connect to " + server + ": dial tcp " + address +
+			": connect: connection refused; is the bridge, or the NATS server, running there?\n"
 		assert.Equal(t, exit.Failed, code)
 		assert.Equal(t, want, errs)
 	}

@@ -138,13 +138,19 @@ func sourceOf(file, pipeline string) (logSource, error) {
 			return logSource{kafka: readFrom(p.Sink.Kafka, p.Name, cfg.Cluster)}, nil
 		case p.Sink.Embedded != nil:
 			e := p.Sink.Embedded
-			return logSource{nats: &config.NATS{Servers: []string{"nats://" + endpoint.Local(e.Listen)}, JetStream: e.JetStream}}, nil
+			return logSource{nats: &config.NATS{
+				Servers:   []string{"nats://" + endpoint.Local(e.Listen)},
+				JetStream: e.JetStream,
+			}}, nil
 		default:
-			return logSource{}, exit.Usagef("pipeline %s of %s publishes to no NATS stream and no Kafka topic, so there is nothing to read back", p.Name, file)
+			return logSource{},
+				exit.Usagef("pipeline %s of %s publishes to no NATS stream and no Kafka topic, so there is nothing to read back",
+					p.Name, file)
 		}
 	}
 	if pipeline == "" {
-		return logSource{}, exit.Usagef("%s has several pipelines: choose one with --pipeline, of %s", file, strings.Join(names, ", "))
+		return logSource{}, exit.Usagef("%s has several pipelines: choose one with --pipeline, of %s", file,
+			strings.Join(names, ", "))
 	}
 	return logSource{}, exit.Usagef("%s has no pipeline %q; it has %s", file, pipeline, strings.Join(names, ", "))
 }
@@ -160,7 +166,10 @@ func (f *tailFlags) open(from logSource, notice func(string)) (l closingLog, err
 	if from.kafka != nil {
 		return openKafka(from.kafka, notice)
 	}
-	cfg := natslog.Config{Servers: from.nats.Servers, Stream: from.nats.Stream, Subjects: f.subjects, Wait: f.follow, Notice: notice}
+	cfg := natslog.Config{
+		Servers: from.nats.Servers, Stream: from.nats.Stream, Subjects: f.subjects, Wait: f.follow,
+		Notice: notice,
+	}
 	if cfg.Auth, cfg.TLS, err = wiring.NATSAccess(&from.nats.NATSAccess); err != nil {
 		return nil, &exit.InputError{Err: err}
 	}

@@ -35,15 +35,18 @@ func (f *tailFlags) checkKafka(given func(string) bool) error {
 	case ofKafka == "":
 		return nil
 	case ofNATS != "":
-		return exit.Usagef("%s and %s exclude each other: the one is for Kafka, the other for NATS; keep one of them", ofKafka, ofNATS)
+		return exit.Usagef("%s and %s exclude each other: the one is for Kafka, the other for NATS; keep one of them",
+			ofKafka, ofNATS)
 	case f.config == "" && len(f.kafka.Brokers) == 0:
 		return exit.Usagef("%s is for Kafka: say with --brokers where that is", ofKafka)
 	case given("sasl-mechanism") && !slices.Contains(mechanisms, mechanism):
-		return exit.Usagef("--sasl-mechanism: %q is no mechanism; use plain, scram-sha-256, scram-sha-512 or oauthbearer", f.mechanism)
+		return exit.Usagef("--sasl-mechanism: %q is no mechanism; use plain, scram-sha-256, scram-sha-512 or oauthbearer",
+			f.mechanism)
 	case given("user") && mechanism == config.OAuthBearer:
 		return exit.Usagef("--sasl-mechanism oauthbearer takes a token: give --token-file instead of --user")
 	case given("token-file") && mechanism != config.OAuthBearer && mechanism != "":
-		return exit.Usagef("--sasl-mechanism %s takes a user: give --user and --password-file instead of --token-file", f.mechanism)
+		return exit.Usagef("--sasl-mechanism %s takes a user: give --user and --password-file instead of --token-file",
+			f.mechanism)
 	}
 	for _, address := range f.kafka.Brokers {
 		if err := kafkalog.CheckBroker(address); err != nil {
@@ -65,7 +68,8 @@ func (f *tailFlags) fits(from logSource, given func(string) bool) error {
 		flags, ours, theirs = natsFlags, theirs, ours
 	}
 	if flag := firstGiven(given, flags); flag != "" {
-		return exit.Usagef("%s is for %s, and %s publishes to %s: leave one of --config and %s out", flag, theirs, f.config, ours, flag)
+		return exit.Usagef("%s is for %s, and %s publishes to %s: leave one of --config and %s out", flag, theirs, f.config,
+			ours, flag)
 	}
 	return nil
 }
@@ -94,7 +98,8 @@ func (f *tailFlags) brokers(from *config.Kafka) (*config.Kafka, error) {
 		return nil, exit.Usagef("give --sasl-mechanism with --user: plain, scram-sha-256 or scram-sha-512")
 	case f.nats.TokenFile != "":
 		merged.SASL = &config.SASL{Mechanism: config.OAuthBearer, TokenFile: f.nats.TokenFile}
-	case f.mechanism != "" && (from.SASL == nil || (mechanism == config.OAuthBearer) != (from.SASL.Mechanism == config.OAuthBearer)):
+	case f.mechanism != "" &&
+		(from.SASL == nil || (mechanism == config.OAuthBearer) != (from.SASL.Mechanism == config.OAuthBearer)):
 		return nil, exit.Usagef("give --user and --password-file with --sasl-mechanism, or --token-file with oauthbearer")
 	case f.mechanism != "":
 		sasl := *from.SASL

@@ -46,9 +46,10 @@ func newValidateCommand(s *streams) *cobra.Command {
 			"FILE:LINE:COLUMN: path: what is wrong; what is valid. Files with secrets need not exist here.\n" +
 			"Short names of custom resources are not known. Only --cluster finds that two names of a pipeline are one such\n" +
 			"resource, which run refuses.\n\n" +
-			"With --cluster it asks the API server whether the resources exist and may be listed and watched, by the user of the\n" +
-			"kubeconfig, and brokers whether they take the credentials and the stream or the topics have sound settings. Nothing\n" +
-			"is made or changed, so permissions to publish are not tried. The exit code is 1 if only somebody could not be asked.",
+			"With --cluster it asks the API server whether the resources exist and may be listed and watched, by the user of " +
+			"the\nkubeconfig, and brokers whether they take the credentials and the stream or the topics have sound settings. " +
+			"Nothing\nis made or changed, so permissions to publish are not tried. The exit code is 1 if only somebody could " +
+			"not be asked.",
 		Args: noArgs("kube-eventbridge validate --config {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !f.cluster && (f.kubeconfig != "" || f.context != "") {
@@ -59,7 +60,8 @@ func newValidateCommand(s *streams) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "the configuration file")
 	cmd.Flags().BoolVar(&f.cluster, "cluster", false, "ask the API server and the brokers too")
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "path of the kubeconfig, with --cluster (default: that of the file, in-cluster, $KUBECONFIG, ~/.kube/config)")
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig, with --cluster (default: that of the file, in-cluster, $KUBECONFIG, ~/.kube/config)")
 	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig, with --cluster")
 	_ = cmd.MarkFlagRequired("config")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
@@ -103,7 +105,8 @@ func validate(ctx context.Context, s *streams, f *validateFlags) error {
 			return nil
 		}
 		cmdutil.PrintWarnings(s.Err, warnings)
-		_, err := fmt.Fprintf(w, "%s: ok (%s, %s)\n", f.file, counted(v.Pipelines, "pipeline"), counted(v.Resources, "resource"))
+		_, err := fmt.Fprintf(w, "%s: ok (%s, %s)\n", f.file, counted(v.Pipelines, "pipeline"),
+			counted(v.Resources, "resource"))
 		for _, m := range v.Wildcards {
 			_, _ = fmt.Fprintf(w, "%s: %s matches %s now\n", m.Path, m.Resource, counted(m.Count, "resource"))
 		}

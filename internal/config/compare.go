@@ -62,8 +62,10 @@ func (d *Difference) pipeline(now, next *Config, i int) {
 	at, p := fmt.Sprintf("pipelines[%d]", i), &next.Pipelines[i]
 	for j := range now.Pipelines {
 		o := &now.Pipelines[j]
-		if x, y := o.Sink.Embedded, p.Sink.Embedded; x != nil && y != nil && (x.Listen != y.Listen || x.StoreDir != y.StoreDir) && len(d.Fixed) == 0 {
-			d.fix(at+".sink.embedded", "has another listen or storeDir than the server that runs in this process, which cannot change while it runs")
+		if x, y := o.Sink.Embedded, p.Sink.Embedded; x != nil && y != nil &&
+			(x.Listen != y.Listen || x.StoreDir != y.StoreDir) && len(d.Fixed) == 0 {
+			d.fix(at+".sink.embedded",
+				"has another listen or storeDir than the server that runs in this process, which cannot change while it runs")
 		}
 		if o.Name != p.Name && now.sameFile(o, next, p) {
 			d.fix(at+".checkpoint.file.path", fmt.Sprintf("is the checkpoint of pipeline %q, which has it open", o.Name))

@@ -82,7 +82,10 @@ func read(t *testing.T, file string) []byte {
 }
 
 func TestLoad_of_a_file_without_content_says_so(t *testing.T) {
-	for name, text := range map[string]string{"nothing": "", "a comment": "# nothing\n", "a separator": "---\n", "null": "null\n", "a BOM": "\uFEFF"} {
+	for name, text := range map[string]string{
+		"nothing": "", "a comment": "# nothing\n", "a separator": "---\n",
+		"null": "null\n", "a BOM": "\uFEFF",
+	} {
 		_, _, err := Parse("f.yaml", []byte(text))
 		const want = "f.yaml:1:1: is empty; it needs at least pipelines, see config.example.yaml for every key"
 		assert.EqualError(t, err, want, name)
@@ -91,15 +94,24 @@ func TestLoad_of_a_file_without_content_says_so(t *testing.T) {
 
 func TestLoad_refuses_what_is_no_text_or_too_large(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: \x00":                      "f:1:4: is not text in UTF-8 from here; save the file as UTF-8",
-		"a: ö\nb: ä\xff":               "f:2:5: is not text in UTF-8 from here; save the file as UTF-8",
-		"\xff\xfea\x00:\x00":           "f:1:1: is text in UTF-16, as PowerShell writes it; save the file as UTF-8",
-		"\xfe\xff\x00a\x00:":           "f:1:1: is text in UTF-16, as PowerShell writes it; save the file as UTF-8",
-		"\uFEFF\"":                     "f:1:1: YAML: could not find end character of double-quoted text; a quote has no counterpart",
-		strings.Repeat("#", 2<<20):     "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml for every key",
-		strings.Repeat("[", 101):       "f:1:101: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml for every key",
-		strings.Repeat("- ", 101):      "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml for every key",
-		strings.Repeat(" ", 202) + "a": "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml for every key",
+		"a: \x00":            "f:1:4: is not text in UTF-8 from here; save the file as UTF-8",
+		"a: ö\nb: ä\xff":     "f:2:5: is not text in UTF-8 from here; save the file as UTF-8",
+		"\xff\xfea\x00:\x00": "f:1:1: is text in UTF-16, as PowerShell writes it; save the file as UTF-8",
+		"\xfe\xff\x00a\x00:": "f:1:1: is text in UTF-16, as PowerShell writes it; save the file as UTF-8",
+		"\uFEFF\"": "f:1:1: YAML: could not find end character of double-quoted text; a quote has no " +
+			"counterpart",
+		strings.Repeat("#",
+			2<<20): "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml " +
+			"for every key",
+		strings.Repeat("[",
+			101): "f:1:101: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml " +
+			"for every key",
+		strings.Repeat("- ",
+			101): "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml " +
+			"for every key",
+		strings.Repeat(" ", 202) +
+			"a": "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml " +
+			"for every key",
 	} {
 		_, _, err := Parse("f", []byte(text))
 		assert.True(t, err != nil && err.Error() == want, "%.10q: %v", text, err)
@@ -130,23 +142,32 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 					{
 						Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"web", "shop"},
 						LabelSelector: "tier!=cache", Operations: []Operation{Updated, Deleted}, IgnoreChanges: []string{"status"},
-						Filter: "has(object.spec.replicas) && object.spec.replicas > 3", Delivery: Latest, Payload: PayloadMetadata, Snapshot: SnapshotNever, OnFilterError: OnFilterErrorPublish, Resync: 12 * time.Hour,
+						Filter: "has(object.spec.replicas) && object.spec.replicas > 3", Delivery: Latest, Payload: PayloadMetadata,
+						Snapshot: SnapshotNever, OnFilterError: OnFilterErrorPublish, Resync: 12 * time.Hour,
 					},
 					{
 						Resource: ResourceName{"deployments", "v1", "apps"}, Namespaces: []string{"kube-system"},
-						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
+						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
+						OnFilterError: OnFilterErrorPublish,
 					},
 					{
 						Resource: ResourceName{Plural: "pods", Version: "v1"}, FieldSelector: "spec.nodeName=node-1",
-						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
+						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
+						OnFilterError: OnFilterErrorPublish,
 					},
 				},
-				Encoding: Encoding{Mode: Structured, Profile: ProfileKnative, Keep: []Part{ManagedFields, LastApplied}, Secrets: Secrets{Values: true}},
+				Encoding: Encoding{
+					Mode: Structured, Profile: ProfileKnative, Keep: []Part{ManagedFields, LastApplied},
+					Secrets: Secrets{Values: true},
+				},
 				Sink: Sink{NATS: &NATS{
 					Servers: []string{"tls://nats-0:4222", "tls://nats-1:4222"}, JetStream: stream, Replicas: 3,
 					NATSAccess: NATSAccess{
 						User: "bridge", PasswordFile: "/etc/nats/password",
-						TLS: &TLS{CAFile: "/etc/nats/ca.crt", CertFile: "/etc/nats/tls.crt", KeyFile: "/etc/nats/tls.key", ServerName: "nats"},
+						TLS: &TLS{
+							CAFile: "/etc/nats/ca.crt", CertFile: "/etc/nats/tls.crt", KeyFile: "/etc/nats/tls.key",
+							ServerName: "nats",
+						},
 					},
 				}},
 				Checkpoint: Checkpoint{File: CheckpointFile{"/var/lib/audit.db"}},
@@ -159,7 +180,8 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 			{
 				Name: "everything_else",
 				Resources: []Resource{{
-					Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
+					Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Operations: operations, Payload: PayloadObject,
+					Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 					Redact: []string{"data[*]", `binaryData["a.b"]`},
 				}},
 				Encoding: Encoding{
@@ -176,7 +198,8 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Name: "lines",
 				Resources: []Resource{{
 					Resource: ResourceName{Plural: "events", Group: "events.k8s.io"},
-					Delivery: Every, Operations: operations, Payload: PayloadJSONPatch, Filter: "oldObject == null || object != oldObject", Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
+					Delivery: Every, Operations: operations, Payload: PayloadJSONPatch,
+					Filter: "oldObject == null || object != oldObject", Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 				}},
 				Encoding: Encoding{Mode: Binary, Profile: ProfileOwn},
 				Sink:     Sink{Stdout: &Stdout{}},
@@ -188,9 +211,13 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 			publishing("topics", Kafka{
 				Brokers: []string{"kafka-0:9093", "[2001:db8::1]:9093"}, Topic: topics, Compression: Zstd, Tombstones: true,
 				Create: &KafkaTopic{Partitions: 12, Replicas: 3, Settings: map[string]string{
-					"cleanup.policy": "compact", "retention.ms": "-1", "min.cleanable.dirty.ratio": "0.1", "unclean.leader.election.enable": "false",
+					"cleanup.policy": "compact", "retention.ms": "-1", "min.cleanable.dirty.ratio": "0.1",
+					"unclean.leader.election.enable": "false",
 				}},
-				TLS:  &TLS{CAFile: "/etc/kafka/ca.crt", CertFile: "/etc/kafka/tls.crt", KeyFile: "/etc/kafka/tls.key", ServerName: "kafka"},
+				TLS: &TLS{
+					CAFile: "/etc/kafka/ca.crt", CertFile: "/etc/kafka/tls.crt", KeyFile: "/etc/kafka/tls.key",
+					ServerName: "kafka",
+				},
 				SASL: &SASL{Mechanism: ScramSHA512, User: "bridge", PasswordEnv: "KAFKA_PASSWORD"},
 			}, CheckpointKafka{"checkpoints", 3}),
 			publishing("topics_again", Kafka{
@@ -224,8 +251,11 @@ var daily = Audit{24 * time.Hour}
 // embedded is the sink of who names none.
 func embedded() Sink {
 	return Sink{Embedded: &Embedded{
-		Listen:    "127.0.0.1:4222",
-		JetStream: JetStream{Stream: "KUBERNETES", Subject: encode.DefaultSubject, Fence: true, DuplicateWindow: 2 * time.Minute},
+		Listen: "127.0.0.1:4222",
+		JetStream: JetStream{
+			Stream: "KUBERNETES", Subject: encode.DefaultSubject, Fence: true,
+			DuplicateWindow: 2 * time.Minute,
+		},
 	}}
 }
 
@@ -235,8 +265,14 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 	want.Pipelines = []Pipeline{{
 		Name: "default",
 		Resources: []Resource{
-			{Resource: ResourceName{Plural: "pods"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish},
-			{Resource: ResourceName{Plural: "deployments", Group: "apps"}, Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish},
+			{
+				Resource: ResourceName{Plural: "pods"}, Delivery: Every, Operations: operations, Payload: PayloadObject,
+				Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
+			},
+			{
+				Resource: ResourceName{Plural: "deployments", Group: "apps"}, Delivery: Every, Operations: operations,
+				Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
+			},
 		},
 		Encoding: Encoding{Mode: Binary, Profile: ProfileOwn},
 		Sink:     embedded(),
@@ -266,10 +302,14 @@ func TestFromArgs_for_the_standard_output_is_another_pipeline(t *testing.T) {
 }
 
 func TestFromArgs_namespaces_and_selector_hold_for_each_resource(t *testing.T) {
-	got, err := FromArgs(Args{Resources: []string{"pods", "deployments.apps"}, Namespaces: []string{"web", "shop"}, LabelSelector: "app in (a,b)"})
+	got, err := FromArgs(Args{
+		Resources: []string{"pods", "deployments.apps"}, Namespaces: []string{"web", "shop"},
+		LabelSelector: "app in (a,b)",
+	})
 	require.NoError(t, err)
 	for i := range 2 {
-		if r := got.Pipelines[0].Resources[i]; !slices.Equal(r.Namespaces, []string{"web", "shop"}) || r.LabelSelector != "app in (a,b)" {
+		if r := got.Pipelines[0].Resources[i]; !slices.Equal(r.Namespaces, []string{"web", "shop"}) ||
+			r.LabelSelector != "app in (a,b)" {
 			t.Errorf("resource %d is %+v", i, r)
 		}
 	}
@@ -280,17 +320,35 @@ func TestFromArgs_reports_every_bad_argument_once(t *testing.T) {
 		args Args
 		want string
 	}{
-		{Args{Resources: []string{"Pod", "nodes", "x/y"}}, `argument 1: "Pod" does not begin with a resource's plural name in lower case; write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps
-argument 3: "x/y" is a subresource or a path, which cannot be watched by that name; write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps`},
-		{Args{Resources: []string{"pods", "pods"}}, `argument 2: pods may name the same objects as pods before it, and an object belongs to one stream of a pipeline; give them different namespaces or groups, or move one to another pipeline`},
+		{
+			Args{Resources: []string{"Pod", "nodes", "x/y"}},
+			`argument 1: "Pod" does not begin with a resource's plural name in lower case; write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps
+argument 3: "x/y" is a subresource or a path, which cannot be watched by that name; write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps`,
+		},
+		{
+			Args{Resources: []string{"pods", "pods"}},
+			`argument 2: pods may name the same objects as pods before it, and an object belongs to one stream of a pipeline; give them different namespaces or groups, or move one to another pipeline`,
+		},
 		{Args{}, `name at least one resource, such as pods or deployments.apps`},
-		{Args{Resources: []string{"pods", "nodes"}, Namespaces: []string{"Web", "shop", "shop"}, LabelSelector: "a=b=c"}, `--namespace: "Web" is not a namespace; use lower-case letters, digits and - (at most 63, a letter or digit at both ends)
+		{
+			Args{Resources: []string{"pods", "nodes"}, Namespaces: []string{"Web", "shop", "shop"}, LabelSelector: "a=b=c"},
+			`--namespace: "Web" is not a namespace; use lower-case letters, digits and - (at most 63, a letter or digit at both ends)
 --namespace: "shop" is there twice; keep one
---selector: "a=b=c" is not a label selector: found '=', expected: ',' or 'end of string'; write one as kubectl -l takes it, such as app=web,tier!=cache`},
-		{Args{Resources: []string{"pods"}, DataDir: "~/state"}, `--data-dir: "~/state" begins with ~, which is not replaced here; write the whole path`},
-		{Args{Resources: []string{"pods"}, Listen: ":8081", BrokerListen: ":8081"}, `--broker-listen: ":8081" is the address of metrics and probes, too; give each server its own`},
-		{Args{Resources: []string{"pods"}, Listen: "8081", BrokerListen: "localhost"}, `--listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080
---broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:4222 or :4222`},
+--selector: "a=b=c" is not a label selector: found '=', expected: ',' or 'end of string'; write one as kubectl -l takes it, such as app=web,tier!=cache`,
+		},
+		{
+			Args{Resources: []string{"pods"}, DataDir: "~/state"},
+			`--data-dir: "~/state" begins with ~, which is not replaced here; write the whole path`,
+		},
+		{
+			Args{Resources: []string{"pods"}, Listen: ":8081", BrokerListen: ":8081"},
+			`--broker-listen: ":8081" is the address of metrics and probes, too; give each server its own`,
+		},
+		{
+			Args{Resources: []string{"pods"}, Listen: "8081", BrokerListen: "localhost"},
+			`--listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080
+--broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:4222 or :4222`,
+		},
 	} {
 		_, err := FromArgs(c.args)
 		assert.True(t, err != nil && err.Error() == c.want, "%+v: got\n%v\nwant\n%s", c.args, err, c.want)
@@ -299,9 +357,9 @@ argument 3: "x/y" is a subresource or a path, which cannot be watched by that na
 
 // Where validate is silent, the encoder must say of no object that it shares a subject.
 func TestLoad_warns_of_a_subject_that_objects_may_share(t *testing.T) {
-	const want = "f:4:26: pipelines[0].sink.nats.subject: objects may share a subject, so the server does not check each object's last event: " +
-		"a late write of a process that was thought dead may then follow a newer one, or repeat it; " +
-		"use {group}, {resource}, {namespace} and {name}, each in a word of its own between dots"
+	const want = "f:4:26: pipelines[0].sink.nats.subject: objects may share a subject, so the server does not check " +
+		"each object's last event: a late write of a process that was thought dead may then follow a newer one, or repeat " +
+		"it; use {group}, {resource}, {namespace} and {name}, each in a word of its own between dots"
 	for _, c := range []struct {
 		subject string
 		warned  bool
@@ -314,7 +372,8 @@ func TestLoad_warns_of_a_subject_that_objects_may_share(t *testing.T) {
 		{"k8s.{group}.{resource}.{namespace}-{name}", true},
 		{"k8s.all", true},
 	} {
-		_, warnings, err := Parse("f", []byte("pipelines:\n- name: a\n  resources: [{resource: pods}]\n  sink: {nats: {subject: \""+c.subject+"\"}}\n"))
+		_, warnings, err := Parse("f",
+			[]byte("pipelines:\n- name: a\n  resources: [{resource: pods}]\n  sink: {nats: {subject: \""+c.subject+"\"}}\n"))
 		assert.True(t, err == nil && len(warnings) > 0 == c.warned && (!c.warned || warnings.Error() == want),
 			"%s: got %v, %v, want %t: %s", c.subject, warnings, err, c.warned, want)
 		template := must.Get(encode.ParseTemplate(encode.Subject, c.subject))(t)
@@ -324,25 +383,30 @@ func TestLoad_warns_of_a_subject_that_objects_may_share(t *testing.T) {
 
 func TestLoad_warns_of_what_others_may_read_or_ask_for(t *testing.T) {
 	for text, want := range map[string]string{
-		`sink: {nats: {servers: ["nats://n:4222"], tokenEnv: A}}`:                             "servers[0]: shows the token to whoever reads the network",
-		`sink: {nats: {servers: ["n"], user: a, passwordFile: b}}`:                            "servers[0]: shows the password to whoever reads the network",
+		`sink: {nats: {servers: ["nats://n:4222"], tokenEnv: A}}`: "servers[0]: shows the " +
+			"token to whoever reads the network",
+		`sink: {nats: {servers: ["n"], user: a, passwordFile: b}}`: "servers[0]: shows the " +
+			"password to whoever reads the network",
 		`sink: {nats: {servers: ["n"]}}, checkpoint: {nats: {servers: ["c:1"], tokenEnv: A}}`: "checkpoint.nats.servers[0]: shows the token",
 		`sink: {nats: {servers: ["tls://n:4222"], tokenEnv: A}}`:                              "",
 		`sink: {nats: {servers: ["nats://n:4222"], tls: {}, tokenEnv: A}}`:                    "",
 		`sink: {nats: {servers: ["nats://localhost:4222", "[::1]:1"], tokenEnv: A}}`:          "",
 		`sink: {nats: {servers: ["nats://n:4222"], nkeyFile: b}}`:                             "",
 		`sink: {nats: {servers: ["nats://n:4222"]}}`:                                          "",
-		"\n" + `server: {listen: ":8080", profiling: true}`:                                   "server.profiling: whoever reaches :8080 can keep a processor busy",
-		"\n" + `server: {profiling: true}`:                                                    "",
-		"\n" + `server: {listen: ":8080"}`:                                                    "",
-		"\n" + `server: {admin: "0.0.0.0:8081"}`:                                              "server.admin: whoever reaches 0.0.0.0:8081 can have everything published again",
-		"\n" + `server: {admin: "127.0.0.1:8081"}`:                                            "",
+		"\n" + `server: {listen: ":8080", profiling: true}`: "server.profiling: whoever " +
+			"reaches :8080 can keep a processor busy",
+		"\n" + `server: {profiling: true}`: "",
+		"\n" + `server: {listen: ":8080"}`: "",
+		"\n" + `server: {admin: "0.0.0.0:8081"}`: "server.admin: whoever " +
+			"reaches 0.0.0.0:8081 can have everything published again",
+		"\n" + `server: {admin: "127.0.0.1:8081"}`: "",
 	} {
 		pipeline, server, _ := strings.Cut(text, "\n")
 		if pipeline == "" {
 			pipeline = "sink: {nats: {servers: [n]}}"
 		}
-		_, warnings, err := Parse("f", []byte("pipelines:\n- {name: a, resources: [{resource: pods}], "+pipeline+"}\n"+server+"\n"))
+		_, warnings, err := Parse("f",
+			[]byte("pipelines:\n- {name: a, resources: [{resource: pods}], "+pipeline+"}\n"+server+"\n"))
 		require.NoError(t, err, text)
 		said := ""
 		if warnings != nil {
@@ -354,7 +418,8 @@ func TestLoad_warns_of_what_others_may_read_or_ask_for(t *testing.T) {
 
 func TestLoad_gives_each_server_an_address_of_its_own(t *testing.T) {
 	for server, want := range map[string]string{
-		`{admin: "127.0.0.1:8080"}`:                           "server.admin: \"127.0.0.1:8080\" is the address of metrics and probes, too",
+		`{admin: "127.0.0.1:8080"}`: "server.admin: \"127.0.0.1:8080\" is the address of metrics " +
+			"and probes, too",
 		`{admin: "127.0.0.1:4222"}`:                           "sink.embedded.listen: \"127.0.0.1:4222\" is server.admin, too",
 		`{admin: "8081"}`:                                     "server.admin: \"8081\" is not an address to listen on",
 		`{admin: "127.0.0.1:0", listen: "127.0.0.1:0"}`:       "",
@@ -413,24 +478,30 @@ func TestPlace_finds_the_key_or_what_is_around_it(t *testing.T) {
 		{Path: "kubernetes", Message: "a\nline"},
 		{Path: "pipelines[0].resources[1].resource", Message: "b"},
 	}).Error()
-	want := file + ":1:1: kubernetes: a\uFFFDline\n" + file + ":3:46: pipelines[0].resources[1].resource: b\n" + file + ":4:5: pipelines[0].sink.nats: c"
+	want := file + ":1:1: kubernetes: a\uFFFDline\n" + file + ":3:46: pipelines[0].resources[1].resource: b\n" + file +
+		":4:5: pipelines[0].sink.nats: c"
 	assert.Equal(t, want, got)
 	assert.Equal(t, "/none:1:1: x: y", Place("/none", Problems{{Path: "x", Message: "y"}}).Error(),
 		"of a file that is gone")
 }
 
 func TestExclude_is_warned_of_where_it_leaves_nothing_out(t *testing.T) {
-	const want = ` is nothing that *.example.com names, so it leaves nothing out; name a resource of example.com, or remove it`
+	const want = ` is nothing that *.example.com names, so it leaves nothing out; name a resource of example.com, or ` +
+		`remove it`
 	for exclude, warned := range map[string]bool{
-		"widgets": false, "widgets.example.com": false, "widgets.v1.example.com": false, "deployments.apps": true, "pods.v1": true, `"*.apps"`: true, "widgets.sub.example.com": true,
+		"widgets": false, "widgets.example.com": false, "widgets.v1.example.com": false, "deployments.apps": true,
+		"pods.v1": true, `"*.apps"`: true, "widgets.sub.example.com": true,
 	} {
-		_, warnings, err := Parse("f", []byte("pipelines:\n- name: a\n  resources: [{resource: \"*.example.com\", exclude: ["+exclude+"]}]\n"))
+		_, warnings, err := Parse("f",
+			[]byte("pipelines:\n- name: a\n  resources: [{resource: \"*.example.com\", exclude: ["+exclude+"]}]\n"))
 		require.NoError(t, err)
 		require.Equal(t, warned, len(warnings) > 0, "%s: %v", exclude, warnings)
 		text := "f:3:53: pipelines[0].resources[0].exclude[0]: " + strings.Trim(exclude, `"`) + want
 		assert.True(t, !warned || warnings.Error() == text, "%v\nwant %s", warnings, text)
 	}
-	if _, warnings, err := Parse("f", []byte("pipelines: [{name: a, resources: [{resource: \"*\", exclude: [deployments.apps, pods.v1]}]}]")); err != nil || warnings != nil {
+	if _, warnings, err := Parse("f",
+		[]byte("pipelines: [{name: a, resources: [{resource: \"*\", exclude: [deployments.apps, pods.v1]}]}]")); err != nil ||
+		warnings != nil {
 		t.Errorf("%v, %v", warnings, err)
 	}
 }
@@ -449,13 +520,16 @@ func TestKeep_is_warned_of_where_something_is_redacted(t *testing.T) {
 func TestFilter_is_warned_of_where_a_member_may_be_missing(t *testing.T) {
 	const at = "f:1:62: pipelines[0].resources[0].filter: "
 	for resource, want := range map[string]string{
-		`filter: "object.data.a == '1'"`: at + "fails where an object has no object.data or no object.data.a, and the change is then published " +
+		`filter: "object.data.a == '1'"`: at +
+			"fails where an object has no object.data or no object.data.a, and the change is then published " +
 			"(onFilterError: publish); guard it: has(object.data) && has(object.data.a) && …",
-		`filter: "object.data == {}", onFilterError: drop`: at + "fails where an object has no object.data, and the change is then dropped " +
+		`filter: "object.data == {}", onFilterError: drop`: at +
+			"fails where an object has no object.data, and the change is then dropped " +
 			"(onFilterError: drop); guard it: has(object.data) && …",
 		`filter: "has(object.data) && object.data == {}"`: "",
 	} {
-		_, warnings := must.Get2(Parse("f", []byte("pipelines: [{name: a, resources: [{resource: configmaps,     "+resource+"}]}]")))(t)
+		_, warnings := must.Get2(Parse("f",
+			[]byte("pipelines: [{name: a, resources: [{resource: configmaps,     "+resource+"}]}]")))(t)
 		if want != "" {
 			assert.Equal(t, strings.Replace(want, "f:1:62", "f:1:70", 1), warnings.Error())
 			continue
@@ -465,15 +539,18 @@ func TestFilter_is_warned_of_where_a_member_may_be_missing(t *testing.T) {
 }
 
 func TestFence_is_warned_of_where_it_is_off(t *testing.T) {
-	_, warnings := must.Get2(Parse("f", []byte("pipelines: [{name: a, resources: [{resource: pods}], sink: {nats: {fence: false}}}]")))(t)
-	assert.Equal(t, "f:1:75: pipelines[0].sink.nats.fence: is false: an event that is late on its way, or that a replaced process sends, can stand "+
-		"behind a newer one of its object, and the same state can be there twice", warnings.Error())
+	_, warnings := must.Get2(Parse("f",
+		[]byte("pipelines: [{name: a, resources: [{resource: pods}], sink: {nats: {fence: false}}}]")))(t)
+	assert.Equal(t,
+		"f:1:75: pipelines[0].sink.nats.fence: is false: an event that is late on its way, or that a replaced process "+
+			"sends, can stand behind a newer one of its object, and the same state can be there twice", warnings.Error())
 }
 
 func TestPaths_are_warned_of_where_what_they_begin_with_is_known_to_be_no_member(t *testing.T) {
 	const rest = ", so the path names nothing; paths begin at the object, such as data.password"
 	for pipeline, want := range map[string]string{
-		"resources: [{resource: secrets, redact: [data.a, password]}]": "f:1:72: pipelines[0].resources[0].redact[1]: password is no member of secrets" + rest,
+		"resources: [{resource: secrets, redact: [data.a, password]}]": "f:1:72: pipelines[0].resources[0].redact[1]: " +
+			"password is no member of secrets" + rest,
 		"resources: [{resource: deployments.apps, ignoreChanges: [Status]}]": "f:1:80: pipelines[0].resources[0].ignoreChanges[0]: " +
 			"Status is no member of deployments.apps" + rest,
 		"resources: [{resource: pods}, {resource: cm}], encoding: {redact: [password]}": "f:1:90: pipelines[0].encoding.redact[0]: " +
@@ -491,12 +568,22 @@ func TestPaths_are_warned_of_where_what_they_begin_with_is_known_to_be_no_member
 func TestConfig_sets_a_part_of_the_buffer_aside_where_watches_can_be_shared(t *testing.T) {
 	const one, two = "{resource: pods}", "{resource: pods, namespaces: [a, b]}"
 	for text, want := range map[string][2]Size{
-		"pipelines: [{name: a, resources: [" + one + "]}]":                                                     {0, 256 << 20},
-		"pipelines: [{name: a, resources: [" + two + "]}]":                                                     {16 << 20, 240 << 20},
-		"buffer: {maxBytes: 4Mi}\npipelines: [{name: a, resources: [" + two + "]}]":                            {1 << 20, 3 << 20},
-		"buffer: {maxBytes: 4Mi}\npipelines: [{name: a, resources: [" + two + "], buffer: {maxBytes: 4Mi}}]":   {1 << 20, 4 << 20},
-		"buffer: {maxBytes: 32Mi}\npipelines: [{name: a, resources: [" + two + "], buffer: {maxBytes: 16Mi}}]": {2 << 20, 16 << 20},
-		"buffer: {maxBytes: 1Mi}\npipelines: [{name: a, resources: [" + two + "]}]":                            {1 << 20, 512 << 10},
+		"pipelines: [{name: a, resources: [" + one + "]}]": {
+			0,
+			256 << 20,
+		},
+		"pipelines: [{name: a, resources: [" + two + "]}]": {
+			16 << 20,
+			240 << 20,
+		},
+		"buffer: {maxBytes: 4Mi}\npipelines: [{name: a, resources: [" + two +
+			"]}]": {1 << 20, 3 << 20},
+		"buffer: {maxBytes: 4Mi}\npipelines: [{name: a, resources: [" + two +
+			"], buffer: {maxBytes: 4Mi}}]": {1 << 20, 4 << 20},
+		"buffer: {maxBytes: 32Mi}\npipelines: [{name: a, resources: [" + two +
+			"], buffer: {maxBytes: 16Mi}}]": {2 << 20, 16 << 20},
+		"buffer: {maxBytes: 1Mi}\npipelines: [{name: a, resources: [" + two +
+			"]}]": {1 << 20, 512 << 10},
 	} {
 		c, _, err := Parse("f", []byte(text))
 		require.NoError(t, err, text)
@@ -557,7 +644,8 @@ func parsed(t *testing.T, text string) *Config {
 }
 
 func TestCompare_says_what_has_to_be_done(t *testing.T) {
-	const c = "\n  - name: c\n    resources: [{resource: nodes}]\n    sink: {nats: {stream: C, subject: \"c.{resource}.{namespace}.{name}\"}}\n"
+	const c = "\n  - name: c\n    resources: [{resource: nodes}]\n    sink: {nats: {stream: C, subject: " +
+		"\"c.{resource}.{namespace}.{name}\"}}\n"
 	for _, one := range []struct {
 		name, from, to string
 		want           Difference
@@ -566,11 +654,21 @@ func TestCompare_says_what_has_to_be_done(t *testing.T) {
 		{"a pipeline more", "\n  - name: b", c + "  - name: b", Difference{Added: []string{"c"}}},
 		{"another name", "name: a", "name: d", Difference{Added: []string{"d"}, Removed: []string{"a"}}},
 		{"a resource more", "{resource: pods}", "{resource: pods}, {resource: nodes}", Difference{Resources: []string{"a"}}},
-		{"a resource in another way", "{resource: pods}", "{resource: pods, payload: metadata}", Difference{Resources: []string{"a"}}},
+		{
+			"a resource in another way", "{resource: pods}", "{resource: pods, payload: metadata}",
+			Difference{Resources: []string{"a"}},
+		},
 		{"another sink", "stream: A", "stream: D", Difference{Changed: []string{"a"}}},
 		{"another encoding", "name: b", "name: b\n    encoding: {mode: structured}", Difference{Changed: []string{"b"}}},
-		{"another encoding and other resources", "[{resource: configmaps}]", "[{resource: nodes}]\n    encoding: {mode: structured}", Difference{Changed: []string{"b"}}},
-		{"another checkpoint", "name: b", "name: b\n    checkpoint: {file: {path: /data/other.db}}", Difference{Changed: []string{"b"}}},
+		{
+			"another encoding and other resources", "[{resource: configmaps}]",
+			"[{resource: nodes}]\n    encoding: {mode: structured}",
+			Difference{Changed: []string{"b"}},
+		},
+		{
+			"another checkpoint", "name: b", "name: b\n    checkpoint: {file: {path: /data/other.db}}",
+			Difference{Changed: []string{"b"}},
+		},
 		{"more room", "name: b", "name: b\n    buffer: {maxBytes: 2Mi}", Difference{Others: []string{"pipelines[1].buffer"}}},
 		{"more room for all", "cluster: c", "cluster: c\nbuffer: {maxBytes: 512Mi}", Difference{Others: []string{"buffer"}}},
 		{"another level", "level: info", "level: debug", Difference{Others: []string{"log.level"}}},
@@ -591,11 +689,15 @@ func TestCompare_names_what_takes_another_process(t *testing.T) {
 		{compared, "dataDir", "kubernetes: {context: x}\ndataDir", "kubernetes.context: cannot change"},
 		{compared, "dataDir", "server: {listen: \":9090\"}\ndataDir", "server.listen: cannot change"},
 		{compared, "level: info", "level: info, format: json", "log.format: cannot change"},
-		{compared, "name: b\n", "name: b\n    checkpoint: {file: {path: /data/a.db}}\n", `pipelines[1].checkpoint.file.path: is the checkpoint of pipeline "a"`},
+		{
+			compared, "name: b\n", "name: b\n    checkpoint: {file: {path: /data/a.db}}\n",
+			`pipelines[1].checkpoint.file.path: is the checkpoint of pipeline "a"`,
+		},
 		{embedded, "embedded: {", `embedded: {listen: "127.0.0.1:4333", `, "pipelines[0].sink.embedded: has another listen"},
 	} {
 		d := parsed(t, one.base).Compare(parsed(t, strings.Replace(one.base, one.from, one.to, 1)))
-		if text := d.Fixed.Error(); len(d.Fixed) != 1 || !strings.HasPrefix(text, one.want) || !strings.HasSuffix(text, "; restart the process to change it") {
+		if text := d.Fixed.Error(); len(d.Fixed) != 1 || !strings.HasPrefix(text, one.want) ||
+			!strings.HasSuffix(text, "; restart the process to change it") {
 			t.Errorf("%s: %q, want %q", one.to, text, one.want)
 		}
 	}
@@ -643,11 +745,21 @@ func TestParse_refuses_at_once_what_would_take_long(t *testing.T) {
 		"dashes":             {strings.Repeat("- ", 12_000), "nested deeper than 100 levels"},
 		"indentation":        {strings.Repeat(" ", 1_000) + "a: b", "nested deeper than 100 levels"},
 		"words":              {"a: [" + strings.Repeat("b,", 40_000) + "]", "50,000 words"},
-		"pipelines":          {"pipelines:\n" + strings.Repeat("- {name: a, resources: [{resource: pods}]}\n", 3_000), "has 3000, and a process has at most 200"},
-		"paths":              {"pipelines: [{name: a, resources: [{resource: pods}], encoding: {redact: [" + paths.String() + "]}}]\n", ""},
-		"a long key":         {strings.Repeat("k", 200_000) + ": 1", "is not a key here"},
-		"a long name":        {"pipelines: [{name: a, resources: [{resource: " + strings.Repeat("K", 200_000) + "}]}]", "resource"},
-		"problems":           {"pipelines:\n" + strings.Repeat("- a\n", 12_000), "there are 11901 problems more; correct these first"},
+		"pipelines": {
+			"pipelines:\n" + strings.Repeat("- {name: a, resources: [{resource: pods}]}\n", 3_000),
+			"has 3000, and a process has at most 200",
+		},
+		"paths": {"pipelines: [{name: a, resources: [{resource: pods}], encoding: {redact: [" + paths.String() +
+			"]}}]\n", ""},
+		"a long key": {strings.Repeat("k", 200_000) + ": 1", "is not a key here"},
+		"a long name": {
+			"pipelines: [{name: a, resources: [{resource: " + strings.Repeat("K", 200_000) + "}]}]",
+			"resource",
+		},
+		"problems": {
+			"pipelines:\n" + strings.Repeat("- a\n", 12_000),
+			"there are 11901 problems more; correct these first",
+		},
 	} {
 		_, _, err := Parse("f", []byte(c.text))
 		if c.want == "" {
@@ -689,7 +801,8 @@ func TestLoad_suggests_names_of_resources_that_Kubernetes_has(t *testing.T) {
 
 // A misspelt key hides nothing of the key that is meant, if that is there.
 func TestLoad_reports_all_problems_beside_a_key_that_it_does_not_know(t *testing.T) {
-	_, _, err := Parse("f", []byte("pipeline: x\npipelines:\n- name: a\n  resources: [{resource: pods, payload: meta}]\n  audit: {interval: 1s}\n"))
+	_, _, err := Parse("f",
+		[]byte("pipeline: x\npipelines:\n- name: a\n  resources: [{resource: pods, payload: meta}]\n  audit: {interval: 1s}\n"))
 	var found Problems
 	require.ErrorAs(t, err, &found)
 	var paths []string
@@ -712,7 +825,8 @@ func TestLoad_reports_what_is_wrong_below_a_key_that_is_misspelt(t *testing.T) {
 		paths = append(paths, fmt.Sprint(p.Line, " ", p.Path))
 	}
 	assert.Equal(t, []string{
-		"1 pipelnes", "3 pipelines[0].resorces", "3 pipelines[0].resources[0].payload", "4 pipelines[0].sinc", "4 pipelines[0].sink.nats.maxage",
+		"1 pipelnes", "3 pipelines[0].resorces", "3 pipelines[0].resources[0].payload", "4 pipelines[0].sinc",
+		"4 pipelines[0].sink.nats.maxage",
 	}, paths)
 }
 
@@ -743,13 +857,15 @@ func TestLoadServer_finds_the_addresses_in_a_file_that_is_wrong_elsewhere(t *tes
 }
 
 func TestLoad_refuses_no_comment_for_its_length(t *testing.T) {
-	_, _, err := Parse("f", []byte("# "+strings.Repeat("- ", 200)+"\npipelines: [{name: a, resources: [{resource: pods}]}]\n"))
+	_, _, err := Parse("f", []byte("# "+strings.Repeat("- ",
+		200)+"\npipelines: [{name: a, resources: [{resource: pods}]}]\n"))
 	require.NoError(t, err)
 }
 
 func TestLoad_repeats_no_URL_that_may_have_a_password(t *testing.T) {
 	for _, server := range []string{"nats://u:S3CRET%40h", "nats://S3CRET:x:y", "S3CRET:h:99999999"} {
-		_, _, err := Parse("f", []byte("pipelines: [{name: a, resources: [{resource: pods}], sink: {nats: {servers: [\""+server+"\"]}}}]\n"))
+		_, _, err := Parse("f",
+			[]byte("pipelines: [{name: a, resources: [{resource: pods}], sink: {nats: {servers: [\""+server+"\"]}}}]\n"))
 		require.Error(t, err, server)
 		assert.NotContains(t, err.Error(), "S3CRET")
 	}

@@ -108,7 +108,8 @@ func unsupported(node ast.Node) string {
 	case ast.TagType:
 		return "tags are not supported; write the value without one, and in quotes if it begins with !"
 	case ast.StringType:
-		if first, _ := utf8.DecodeRuneInString(node.(*ast.StringNode).Value); strings.ContainsRune("“”„‘’‚", first) && first != utf8.RuneError {
+		if first, _ := utf8.DecodeRuneInString(node.(*ast.StringNode).Value); strings.ContainsRune("“”„‘’‚", first) &&
+			first != utf8.RuneError {
 			return `begins with a typographic quote, which is a part of the text; write " or ', or none`
 		}
 		return ""
@@ -126,7 +127,8 @@ func setDefaults(pointer reflect.Value) {
 func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
 	entries, ok := entriesOf(node)
 	if !ok {
-		d.add(path, fmt.Sprintf("is %s, not a mapping; %s", describe(node), cmp.Or(keyHint(node, path, v), mappingHint(node, v.Type()))))
+		d.add(path, fmt.Sprintf("is %s, not a mapping; %s", describe(node),
+			cmp.Or(keyHint(node, path, v), mappingHint(node, v.Type()))))
 		return
 	}
 	first, valid := map[string]mark{}, validKeys(v.Type())
@@ -267,7 +269,8 @@ func listHint(node ast.Node, t reflect.Type) string {
 
 // isText reports whether a value of type t is written as one text.
 func isText(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || t == reflect.TypeFor[time.Duration]()
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) ||
+		t == reflect.TypeFor[time.Duration]()
 }
 
 // keys returns the keys of a struct type, in their order.

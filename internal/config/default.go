@@ -100,7 +100,10 @@ func FromArgs(args Args) (*Config, error) {
 		r.setDefaults()
 		r.Namespaces, r.LabelSelector = slices.Clone(args.Namespaces), args.LabelSelector
 		if ext := filepath.Ext(arg); ext == ".yaml" || ext == ".yml" || ext == ".json" {
-			problems = append(problems, Problem{Path: argument(i), Message: fmt.Sprintf("%q is a file and not a resource; write --config %s", arg, arg)})
+			problems = append(problems, Problem{
+				Path:    argument(i),
+				Message: fmt.Sprintf("%q is a file and not a resource; write --config %s", arg, arg),
+			})
 			continue
 		}
 		if err := r.Resource.UnmarshalText([]byte(arg)); err != nil {

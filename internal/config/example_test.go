@@ -82,7 +82,10 @@ func TestExample_shows_the_defaults(t *testing.T) {
 	got, _ := exampleWithAlternatives(t)
 	want := Default()
 	want.Cluster = "prod-eu-1"
-	p := Pipeline{Name: "audit", Resources: []Resource{{Resource: ResourceName{Plural: "deployments", Group: "apps"}, Exclude: []ResourceName{}, Namespaces: []string{}}}}
+	p := Pipeline{Name: "audit", Resources: []Resource{{
+		Resource: ResourceName{Plural: "deployments", Group: "apps"},
+		Exclude:  []ResourceName{}, Namespaces: []string{},
+	}}}
 	p.setDefaults()
 	p.Resources[0].setDefaults()
 	p.Resources[0].Redact, p.Resources[0].IgnoreChanges = []string{}, []string{}

@@ -14,7 +14,10 @@ import (
 func publishing(name string, k Kafka, c CheckpointKafka) Pipeline {
 	leases := ResourceName{Plural: "leases", Group: "coordination.k8s.io"}
 	return Pipeline{
-		Name: name, Resources: []Resource{{Resource: leases, Operations: operations, Delivery: Every, Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish}},
+		Name: name, Resources: []Resource{{
+			Resource: leases, Operations: operations, Delivery: Every, Payload: PayloadObject,
+			Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
+		}},
 		Encoding: Encoding{Mode: Binary, Profile: ProfileOwn}, Sink: Sink{Kafka: &k}, Checkpoint: Checkpoint{Kafka: &c},
 		Recovery: recovery, Audit: daily, OnReject: OnRejectPublish, Oversize: OversizeReject,
 	}
@@ -36,11 +39,12 @@ func onKafka(t *testing.T, top string, pipelines ...string) (warnings, problems 
 
 func TestLoad_warns_of_what_Kafka_takes_and_somebody_pays_for(t *testing.T) {
 	const (
-		plain      = "sasl.mechanism: plain shows the password to whoever reads the network; add tls beside sasl, or use scram-sha-512"
+		plain = "sasl.mechanism: plain shows the password to whoever reads the network; add tls beside sasl, or use " +
+			"scram-sha-512"
 		token      = "sasl.mechanism: oauthbearer shows the token to whoever reads the network; add tls beside sasl"
 		secret     = "sasl.tokenURL: http shows the client's secret and the token to whoever reads the network; use https"
-		tombstones = "create.settings.cleanup.policy: compaction without tombstones keeps the last event of each deleted object for ever; " +
-			"set tombstones: true, or cleanup.policy: delete"
+		tombstones = "create.settings.cleanup.policy: compaction without tombstones keeps the last event of each deleted " +
+			"object for ever; set tombstones: true, or cleanup.policy: delete"
 	)
 	for _, c := range []struct {
 		sink string
@@ -73,10 +77,12 @@ func TestLoad_warns_of_what_Kafka_takes_and_somebody_pays_for(t *testing.T) {
 
 func TestLoad_refuses_a_secret_in_the_URL_that_gives_tokens(t *testing.T) {
 	for query, refused := range map[string]bool{
-		"": false, "?api-version=2": false, "?scope=a": false, "?client_secret=x": true, "?a=b&API-Key=x": true, "?password=x": true, "?sig=x": true,
+		"": false, "?api-version=2": false, "?scope=a": false, "?client_secret=x": true, "?a=b&API-Key=x": true,
+		"?password=x": true, "?sig=x": true,
 	} {
-		_, problems := onKafka(t, "", `sink: {kafka: {brokers: ["k:1"], tls: {}, sasl: {mechanism: oauthbearer, tokenURL: "https://a/b`+query+
-			`", clientID: c, clientSecretEnv: E}}}`)
+		_, problems := onKafka(t, "",
+			`sink: {kafka: {brokers: ["k:1"], tls: {}, sasl: {mechanism: oauthbearer, tokenURL: "https://a/b`+query+
+				`", clientID: c, clientSecretEnv: E}}}`)
 		assert.Equal(t, refused, strings.Contains(problems, "holds a secret in its query"), "%s: %s", query, problems)
 		assert.NotContains(t, problems, "=x", "it is repeated")
 	}
@@ -106,7 +112,9 @@ func TestLoad_keeps_checkpoints_and_events_in_different_topics(t *testing.T) {
 		{"", "{cluster}.{resource}", "prod.checkpoints", true},
 		{"", "{cluster}.{resource}", "0f5a3c1e-5d2b-4c0e-9b57-3f0f6a1d2e4c.checkpoints", false},
 	} {
-		_, problems := onKafka(t, c.top, fmt.Sprintf(`sink: {kafka: {brokers: ["k:1"], topic: "%s"}}, checkpoint: {kafka: {topic: "%s"}}`, c.topic, c.checkpoint))
+		_, problems := onKafka(t, c.top,
+			fmt.Sprintf(`sink: {kafka: {brokers: ["k:1"], topic: "%s"}}, checkpoint: {kafka: {topic: "%s"}}`, c.topic,
+				c.checkpoint))
 		assert.Equal(t, (problems == ""), c.taken,
 			"%s, topic %s, checkpoint %s: %s", c.top, c.topic, c.checkpoint, problems)
 	}
@@ -114,7 +122,8 @@ func TestLoad_keeps_checkpoints_and_events_in_different_topics(t *testing.T) {
 
 func TestLoad_takes_pipelines_that_share_the_topic_of_their_checkpoints(t *testing.T) {
 	on := func(brokers, topic, checkpoint string) string {
-		return fmt.Sprintf(`sink: {kafka: {brokers: %s, topic: %s}}, checkpoint: {kafka: {topic: %s}}`, brokers, topic, checkpoint)
+		return fmt.Sprintf(`sink: {kafka: {brokers: %s, topic: %s}}, checkpoint: {kafka: {topic: %s}}`, brokers, topic,
+			checkpoint)
 	}
 	for name, pipelines := range map[string][]string{
 		"one cluster":    {on(`["k:1"]`, "events", "checkpoints"), on(`["k:1"]`, "others", "checkpoints")},

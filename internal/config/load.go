@@ -58,7 +58,9 @@ func Read(file string) ([]byte, error) {
 func LoadRead(file string, data []byte) (c *Config, warnings Problems, err error) {
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err != nil {
-		return nil, nil, Problems{{File: file, Message: fmt.Sprintf("is in a directory that cannot be found: %v; give an absolute path", err)}}
+		return nil, nil,
+			Problems{{File: file, Message: fmt.Sprintf("is in a directory that cannot be found: %v; give an absolute path",
+				err)}}
 	}
 	if c, warnings, err = Parse(file, data); c != nil {
 		c.resolve(dir)
@@ -159,11 +161,17 @@ func (l *loader) problems(issues []issue) Problems {
 				at.line, at.column = max(at.line, 1), max(at.column, 1)
 			}
 		}
-		all = append(all, Problem{File: l.file, Line: at.line, Column: at.column, Path: oneLine(i.path), Message: oneLine(i.message)})
+		all = append(all, Problem{
+			File: l.file, Line: at.line, Column: at.column, Path: oneLine(i.path),
+			Message: oneLine(i.message),
+		})
 	}
 	all.sort()
 	if more := len(all) - maxProblems; more > 0 {
-		all = append(all[:maxProblems], Problem{File: l.file, Message: fmt.Sprintf("there are %d problems more; correct these first", more)})
+		all = append(all[:maxProblems], Problem{
+			File:    l.file,
+			Message: fmt.Sprintf("there are %d problems more; correct these first", more),
+		})
 	}
 	return all
 }
@@ -224,7 +232,8 @@ func (l *loader) body(data []byte) ast.Node {
 		switch {
 		case d.Body == nil:
 		case body != nil:
-			l.note("", place(d.Body), "another document begins here; a configuration is one document, without --- or ... in between")
+			l.note("", place(d.Body),
+				"another document begins here; a configuration is one document, without --- or ... in between")
 		default:
 			body = d.Body
 		}
@@ -285,11 +294,15 @@ func bounded(tokens token.Tokens) error {
 		}
 		switch {
 		case depth > maxNesting:
-			return &tooLargeError{at: mark{t.Position.Line, t.Position.Column}, message: tooMuch + "see config.example.yaml for every key"}
-		case strange > maxStrange:
 			return &tooLargeError{
 				at:      mark{t.Position.Line, t.Position.Column},
-				message: "has many anchors, aliases, merge keys or keys that begin with ?, and none of these is supported; write values out",
+				message: tooMuch + "see config.example.yaml for every key",
+			}
+		case strange > maxStrange:
+			return &tooLargeError{
+				at: mark{t.Position.Line, t.Position.Column},
+				message: "has many anchors, aliases, merge keys or keys that begin with ?, and none of these is supported; write " +
+					"values out",
 			}
 		}
 	}

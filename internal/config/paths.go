@@ -75,7 +75,10 @@ func (s *Sink) paths(at string) (all []filePath) {
 // paths returns the files that n names.
 func (n *NATSAccess) paths(at string) []filePath {
 	return append([]filePath{
-		{at + "tokenFile", &n.TokenFile}, {at + "passwordFile", &n.PasswordFile}, {at + "nkeyFile", &n.NKeyFile}, {at + "credsFile", &n.CredsFile},
+		{at + "tokenFile", &n.TokenFile},
+		{at + "passwordFile", &n.PasswordFile},
+		{at + "nkeyFile", &n.NKeyFile},
+		{at + "credsFile", &n.CredsFile},
 	}, n.TLS.paths(at+"tls.")...)
 }
 

@@ -31,17 +31,19 @@ func TestReference_is_up_to_date(t *testing.T) {
 		require.NoError(t, os.WriteFile(referenceFile, []byte(page), 0o600))
 	}
 	if !bytes.Equal(read(t, referenceFile), []byte(page)) {
-		t.Error("docs/configuration.md is not what the types and config.example.yaml say; write it with: go test ./internal/config -run Reference -update")
+		t.Error("docs/configuration.md is not what the types and config.example.yaml say; write it with: go test " +
+			"./internal/config -run Reference -update")
 	}
 }
 
 const referenceHead = `# Configuration
 
 Every key of the file that ` + "`run --config`, `validate --config`" + ` and others take. The same as a file with comments:
-[config.example.yaml](../config.example.yaml); for editors: [config.schema.json](../config.schema.json). This page is made of the code and that file, by
-` + "`go test ./internal/config -run Reference -update`" + `.
+[config.example.yaml](../config.example.yaml); for editors: [config.schema.json](../config.schema.json). This page is
+made of the code and that file, by ` + "`go test ./internal/config -run Reference -update`" + `.
 
-- Names of keys are exact; unknown ones are refused, and so are anchors, aliases, merge keys and tags. All problems are reported at once, with line and column.
+- Names of keys are exact; unknown ones are refused, and so are anchors, aliases, merge keys and tags. All problems are
+  reported at once, with line and column.
 - A *duration* is written as Go does (` + "`30s`, `1h30m`" + `; the longest unit is the hour), a *size* as Kubernetes does (` + "`256Mi`, `1G`" + `, or a number of bytes).
 - A relative path of a file or a directory is relative to the directory of this file.
 - ` + "`" + `run --config` + "`" + ` goes by the file when it changes, or at once at SIGHUP; a file that is wrong changes nothing. ` + "`" + `cluster` + "`" + `, ` + "`" + `kubernetes` + "`" + `, ` + "`" + `dataDir` + "`" + `, ` + "`" + `server` + "`" + `, ` + "`" + `leaderElection` + "`" + `, ` + "`" + `log.format` + "`" + ` and the embedded server's address and directory take a restart.
@@ -70,7 +72,8 @@ func (r *reference) section(v reflect.Value, path string) {
 	}
 	r.out.WriteString("| key | type | default | |\n|---|---|---|---|\n")
 	for _, f := range fields {
-		fmt.Fprintf(&r.out, "| `%s` | %s | %s | %s |\n", f.key, r.kind(f.value, f.path), r.standard(f.value, f.path), escaped(r.doc(f.path)))
+		fmt.Fprintf(&r.out, "| `%s` | %s | %s | %s |\n", f.key, r.kind(f.value, f.path), r.standard(f.value, f.path),
+			escaped(r.doc(f.path)))
 	}
 	for _, f := range fields {
 		if below, at := mappingOf(f.value, f.path); below.IsValid() {
@@ -159,7 +162,8 @@ func plural(kind string) string {
 // standard says what a value is where nothing is written.
 func (r *reference) standard(v reflect.Value, path string) string {
 	around := parent(path)
-	if required, _ := rules[around]["required"].([]string); slices.Contains(required, path[len(around)+min(len(around), 1):]) {
+	if required, _ := rules[around]["required"].([]string); slices.Contains(required,
+		path[len(around)+min(len(around), 1):]) {
 		return "*required*"
 	}
 	switch value := v.Interface().(type) {

@@ -28,7 +28,8 @@ func (Resource) refused() map[string]string {
 }
 
 func (Sink) refused() map[string]string {
-	const sinks = "is not a key here; write the sink's name as a key, with what belongs to it below, such as nats: {servers: [...]}; valid keys: {keys}"
+	const sinks = "is not a key here; write the sink's name as a key, with what belongs to it below, such as nats: " +
+		"{servers: [...]}; valid keys: {keys}"
 	return map[string]string{"type": sinks, "kind": sinks, "url": sinks}
 }
 
@@ -40,7 +41,8 @@ func (Server) refused() map[string]string {
 }
 
 func (TLS) refused() map[string]string {
-	const trust = "is not a key here, as servers are always verified; write caFile for their authority, and serverName for a name that differs"
+	const trust = "is not a key here, as servers are always verified; write caFile for their authority, and serverName " +
+		"for a name that differs"
 	return map[string]string{
 		"enabled":            "is not a key here; tls with {} below it is TLS, without the key there is none",
 		"insecureSkipVerify": trust, "insecure": trust, "skipVerify": trust,
@@ -56,7 +58,8 @@ func textForms() map[string]string {
 }
 
 func (NATS) refused() map[string]string {
-	const stream = "is not a key here; what belongs to the JetStream stream is written beside servers: stream, subject, maxAge, maxBytes"
+	const stream = "is not a key here; what belongs to the JetStream stream is written beside servers: stream, subject, " +
+		"maxAge, maxBytes"
 	all := NATSAccess{}.refused()
 	all["jetstream"], all["jetStream"] = stream, stream
 	return all

@@ -180,7 +180,8 @@ func notMeant(text, path string) string {
 		return `holds a control character; within double quotes \ begins an escape, so write single quotes, or / in a path`
 	}
 	if variablePattern.MatchString(text) && !strings.HasSuffix(path, "Env") { // those hold names of variables, and say how
-		return "is the name of an environment variable, and those are not replaced here; write the value, or have the file written with it"
+		return "is the name of an environment variable, and those are not replaced here; write the value, or have the file " +
+			"written with it"
 	}
 	return ""
 }

@@ -161,9 +161,13 @@ func (s *schema) ofType(v reflect.Value, path string) map[string]any {
 	case ResourceName:
 		return map[string]any{"type": "string", "pattern": resourcePattern, "maxLength": 317}
 	case Size:
-		return with(map[string]any{"type": []string{"string", "integer"}, "pattern": sizePattern, "minimum": 0}, value.String())
+		return with(map[string]any{"type": []string{"string", "integer"}, "pattern": sizePattern, "minimum": 0},
+			value.String())
 	case time.Duration:
-		return with(map[string]any{"type": []string{"string", "integer"}, "pattern": durationPattern, "minimum": 0, "maximum": 0}, short(value))
+		return with(map[string]any{
+			"type": []string{"string", "integer"}, "pattern": durationPattern, "minimum": 0,
+			"maximum": 0,
+		}, short(value))
 	case encoding.TextUnmarshaler:
 		panic("BUG: no schema of " + v.Type().String())
 	}
@@ -181,7 +185,10 @@ func (s *schema) ofType(v reflect.Value, path string) map[string]any {
 		}
 		return m
 	case reflect.Map:
-		return map[string]any{"type": []string{"object", "null"}, "additionalProperties": map[string]any{"type": []string{"string", "number", "boolean"}}}
+		return map[string]any{
+			"type":                 []string{"object", "null"},
+			"additionalProperties": map[string]any{"type": []string{"string", "number", "boolean"}},
+		}
 	case reflect.Bool:
 		return map[string]any{"type": "boolean", "default": v.Bool()}
 	case reflect.Int:

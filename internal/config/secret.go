@@ -90,7 +90,10 @@ func (k *Kafka) Credentials() (KafkaCredentials, error) {
 	if s == nil {
 		return KafkaCredentials{}, nil
 	}
-	c := KafkaCredentials{User: s.User, TokenFile: s.TokenFile, TokenURL: s.TokenURL, ClientID: s.ClientID, Scopes: slices.Clone(s.Scopes)}
+	c := KafkaCredentials{
+		User: s.User, TokenFile: s.TokenFile, TokenURL: s.TokenURL, ClientID: s.ClientID,
+		Scopes: slices.Clone(s.Scopes),
+	}
 	var errs [3]error
 	c.Password, errs[0] = readSecret("password", s.PasswordFile, s.PasswordEnv)
 	errs[1] = checkReadable("tokenFile", s.TokenFile)
@@ -113,7 +116,9 @@ func (s *Secrets) HashKey() (Secret, error) {
 		return Secret{}, fmt.Errorf("secrets.hashes: %w", err)
 	}
 	if n := len(key.Reveal()); n < redact.MinHashKey {
-		return Secret{}, fmt.Errorf("secrets.hashes: the key has %d bytes; give it %d random ones or more, such as openssl rand -hex 32 prints", n, redact.MinHashKey)
+		return Secret{},
+			fmt.Errorf("secrets.hashes: the key has %d bytes; give it %d random ones or more, such as openssl rand -hex 32 "+
+				"prints", n, redact.MinHashKey)
 	}
 	return key, nil
 }

@@ -17,12 +17,14 @@ func (v *validator) subject(path, template string) {
 	case err != nil:
 		v.add(path, "%v", err)
 	case t.Literal() == "":
-		v.add(path, "%q has no whole word before its first placeholder, and the stream is created for everything below those words; "+
-			"begin as in %s", template, encode.DefaultSubject)
+		v.add(path,
+			"%q has no whole word before its first placeholder, and the stream is created for everything below those words; "+
+				"begin as in %s", template, encode.DefaultSubject)
 	case !t.PerObject():
-		v.warn(path, "objects may share a subject, so the server does not check each object's last event: a late write of a process that "+
-			"was thought dead may then follow a newer one, or repeat it; use {group}, {resource}, {namespace} and {name}, each in a word of "+
-			"its own between dots")
+		v.warn(path,
+			"objects may share a subject, so the server does not check each object's last event: a late write of a process "+
+				"that was thought dead may then follow a newer one, or repeat it; use {group}, {resource}, {namespace} and "+
+				"{name}, each in a word of its own between dots")
 	}
 }
 
@@ -50,7 +52,8 @@ func (v *validator) streams(path string, a, b *Pipeline) {
 	for _, ra := range a.Resources {
 		for _, rb := range b.Resources {
 			if mayMeet(ta.Pattern(known(a, ra.Resource)), tb.Pattern(known(b, rb.Resource))) {
-				v.once(key, "%q may give the same subjects in stream %s as pipeline %q does; put {pipeline} into both, or name another stream",
+				v.once(key,
+					"%q may give the same subjects in stream %s as pipeline %q does; put {pipeline} into both, or name another stream",
 					jb.Subject, jb.Stream, a.Name)
 				return
 			}

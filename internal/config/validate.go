@@ -80,7 +80,9 @@ const maxPipelines = 200
 
 func (v *validator) top(c *Config) {
 	if c.Cluster != "" && checkName(c.Cluster, ".-") != nil {
-		v.add("cluster", "%q is not a name; use letters, digits, - and . (at most 63, a letter or digit at both ends), or leave it out", c.Cluster)
+		v.add("cluster",
+			"%q is not a name; use letters, digits, - and . (at most 63, a letter or digit at both ends), or leave it out",
+			c.Cluster)
 	}
 	v.buffer("buffer.maxBytes", c.Buffer.MaxBytes)
 	v.address("server.listen", c.Server.Listen)
@@ -131,10 +133,13 @@ func (v *validator) admin(s *Server) {
 		v.add("server.admin", "%q is the address of metrics and probes, too; give each server its own", s.Admin)
 	}
 	if s.Admin != "" && !loopback(s.Admin) {
-		v.warn("server.admin", "whoever reaches %s can have everything published again; write 127.0.0.1 for the host if that need not be", s.Admin)
+		v.warn("server.admin",
+			"whoever reaches %s can have everything published again; write 127.0.0.1 for the host if that need not be", s.Admin)
 	}
 	if s.Profiling && !loopback(s.Listen) {
-		v.warn("server.profiling", "whoever reaches %s can keep a processor busy with profiles; write 127.0.0.1 for the host of server.listen if that need not be", s.Listen)
+		v.warn("server.profiling",
+			"whoever reaches %s can keep a processor busy with profiles; write 127.0.0.1 for the host of server.listen if "+
+				"that need not be", s.Listen)
 	}
 }
 
@@ -163,9 +168,11 @@ func (v *validator) listeners(c *Config) {
 		}
 		switch e.Listen {
 		case c.Server.Admin:
-			v.add(fmt.Sprintf("pipelines[%d].sink.embedded.listen", i), "%q is server.admin, too; give each server its own", e.Listen)
+			v.add(fmt.Sprintf("pipelines[%d].sink.embedded.listen", i), "%q is server.admin, too; give each server its own",
+				e.Listen)
 		case c.Server.Listen:
-			v.add(fmt.Sprintf("pipelines[%d].sink.embedded.listen", i), "%q is the address of metrics and probes, too; give each server its own", e.Listen)
+			v.add(fmt.Sprintf("pipelines[%d].sink.embedded.listen", i),
+				"%q is the address of metrics and probes, too; give each server its own", e.Listen)
 		}
 	}
 }
@@ -180,20 +187,27 @@ func (v *validator) pipelines(c *Config) {
 	}
 	rest, sharers := c.unclaimed()
 	if c.Buffer.MaxBytes > 0 && (rest < 0 || rest == 0 && sharers > 0) {
-		v.add("buffer.maxBytes", "%v is less than what pipelines[].buffer.maxBytes ask for and the others need; raise it, or lower theirs", c.Buffer.MaxBytes)
+		v.add("buffer.maxBytes",
+			"%v is less than what pipelines[].buffer.maxBytes ask for and the others need; raise it, or lower theirs",
+			c.Buffer.MaxBytes)
 	}
 }
 
 // pair checks b, at path, against the pipeline a before it.
 func (v *validator) pair(path string, a, b *Pipeline) {
-	if b.Name != "" && strings.EqualFold(a.Name, b.Name) { // state is kept in files, and not every file system tells cases apart
+	// State is kept in files, and not every file system tells cases apart.
+	if b.Name != "" && strings.EqualFold(a.Name, b.Name) {
 		v.once(path+".name", "%q is taken by another pipeline; give each a name of its own", b.Name)
 	}
 	if b.Checkpoint.File.Path != "" && filepath.Clean(a.Checkpoint.File.Path) == filepath.Clean(b.Checkpoint.File.Path) {
-		v.once(path+".checkpoint.file.path", "%q is the checkpoint of pipeline %q; give each a file of its own", b.Checkpoint.File.Path, a.Name)
+		v.once(path+".checkpoint.file.path", "%q is the checkpoint of pipeline %q; give each a file of its own",
+			b.Checkpoint.File.Path, a.Name)
 	}
-	if x, y := a.Sink.Embedded, b.Sink.Embedded; x != nil && y != nil && (x.Listen != y.Listen && listenable(x.Listen) && listenable(y.Listen) || x.StoreDir != y.StoreDir) {
-		v.once(path+".sink.embedded", "differs from that of pipeline %q in listen or storeDir, and a process has one embedded server; write the same", a.Name)
+	if x, y := a.Sink.Embedded, b.Sink.Embedded; x != nil && y != nil &&
+		(x.Listen != y.Listen && listenable(x.Listen) && listenable(y.Listen) || x.StoreDir != y.StoreDir) {
+		v.once(path+".sink.embedded",
+			"differs from that of pipeline %q in listen or storeDir, and a process has one embedded server; write the same",
+			a.Name)
 	}
 	v.streams(path, a, b)
 	v.checkpointTopics(path, a, b)

@@ -37,7 +37,8 @@ func (v *validator) checkpointKafka(path string, p *Pipeline) {
 	v.count(path+".replicas", "replicas", k.Replicas, math.MaxInt16)
 	switch {
 	case !topicPattern.MatchString(k.Topic) || strings.Trim(k.Topic, ".") == "":
-		v.add(path+".topic", "%q is not the name of a topic; use letters, digits, . _ and - (at most 249, not dots alone)", k.Topic)
+		v.add(path+".topic", "%q is not the name of a topic; use letters, digits, . _ and - (at most 249, not dots alone)",
+			k.Topic)
 	case v.publishes(p, k.Topic):
 		v.add(path+".topic", "%q may be a topic of sink.kafka.topic, and one with checkpoints holds nothing else; "+
 			"name another topic in either place", k.Topic)
@@ -59,9 +60,11 @@ func (v *validator) checkpointNATS(path string, p *Pipeline) {
 	switch {
 	case len(n.Servers) > 0:
 	case p.Sink.Embedded != nil:
-		v.add(path, "names no servers, and the embedded one keeps its streams on the disk of this bridge; use file, or add servers")
+		v.add(path,
+			"names no servers, and the embedded one keeps its streams on the disk of this bridge; use file, or add servers")
 	case p.Sink.NATS == nil:
-		v.add(path, "names no servers, and this pipeline has no sink.nats whose servers could be meant; add servers, or use file")
+		v.add(path,
+			"names no servers, and this pipeline has no sink.nats whose servers could be meant; add servers, or use file")
 	case n.NATSAccess != (NATSAccess{}):
 		v.add(path, "says who we are and not to whom; add servers, or leave to sink.nats who we are")
 	}

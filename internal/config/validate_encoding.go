@@ -28,7 +28,8 @@ func (v *validator) redact(path string, p *Pipeline) {
 	for i, s := range p.Encoding.Redact {
 		parsed, err := jsonscan.ParsePath(s)
 		if instead := parsed.Beyond(true); err == nil && texts > 0 && texts < len(p.Resources) && instead != "" {
-			v.warn(fmt.Sprintf("%s.encoding.redact[%d]", path, i), "path %q names nothing in a ConfigMap or a Secret; if it is meant for them write %s", s, instead)
+			v.warn(fmt.Sprintf("%s.encoding.redact[%d]", path, i),
+				"path %q names nothing in a ConfigMap or a Secret; if it is meant for them write %s", s, instead)
 		}
 	}
 	anything := len(p.Encoding.Redact) > 0
@@ -39,7 +40,8 @@ func (v *validator) redact(path string, p *Pipeline) {
 	}
 	for i, part := range p.Encoding.Keep {
 		if anything {
-			v.warn(fmt.Sprintf("%s.encoding.keep[%d]", path, i), "%s may repeat what is redacted, so it is removed all the same where anything is", part)
+			v.warn(fmt.Sprintf("%s.encoding.keep[%d]", path, i),
+				"%s may repeat what is redacted, so it is removed all the same where anything is", part)
 		}
 	}
 }
@@ -77,7 +79,8 @@ func (v *validator) members(path string, all []string, resources ...Resource) {
 			if len(resources) == 1 {
 				of = resources[0].Resource.String()
 			}
-			v.warn(fmt.Sprintf("%s[%d]", path, i), "%s is no member of %s, so the path names nothing; paths begin at the object, such as data.password", first, of)
+			v.warn(fmt.Sprintf("%s[%d]", path, i),
+				"%s is no member of %s, so the path names nothing; paths begin at the object, such as data.password", first, of)
 		}
 	}
 }

@@ -43,12 +43,14 @@ func (v *validator) operations(path string, r *Resource) {
 		oneOf(v, at, op)
 	}
 	if len(r.Operations) == 0 {
-		v.add(path+".operations", "lists none, so that nothing would be published; write some of added, updated, deleted, or leave it out for all")
+		v.add(path+".operations",
+			"lists none, so that nothing would be published; write some of added, updated, deleted, or leave it out for all")
 	}
 	v.filter(path, r)
 	for i, p := range v.paths(path+".ignoreChanges", r.IgnoreChanges) {
 		if instead := p.Beyond(r.hasTexts()); instead != "" {
-			v.add(fmt.Sprintf("%s.ignoreChanges[%d]", path, i), "path %q names nothing, as what it leads into is a text; write %s", p, instead)
+			v.add(fmt.Sprintf("%s.ignoreChanges[%d]", path, i),
+				"path %q names nothing, as what it leads into is a text; write %s", p, instead)
 		}
 	}
 	v.members(path+".ignoreChanges", r.IgnoreChanges, *r)

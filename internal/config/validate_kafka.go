@@ -46,7 +46,8 @@ func (v *validator) broker(path, address string, before []string) {
 	case strings.Contains(address, "@"):
 		v.add(path, "holds a user, and a secret never stands in this file; use sasl beside brokers")
 	case isURL && isBroker(strings.TrimRight(rest, "/")):
-		v.add(path, "%q is a URL, and a broker has an address; remove %s://, and say by tls and sasl how to connect", address, scheme)
+		v.add(path, "%q is a URL, and a broker has an address; remove %s://, and say by tls and sasl how to connect", address,
+			scheme)
 	case !isURL && strings.Contains(address, ","):
 		v.add(path, "%q is more than one address; make an item of each", address)
 	case !isBroker(address):
@@ -87,12 +88,14 @@ func (v *validator) create(path string, c *KafkaTopic, tombstones bool) {
 	v.count(path+".partitions", "partitions", c.Partitions, maxPartitions)
 	v.count(path+".replicas", "replicas", c.Replicas, math.MaxInt16)
 	if _, nameless := c.Settings[""]; nameless {
-		v.add(path+".settings", "has a value without a name; write the name of a topic's setting before it, such as retention.ms")
+		v.add(path+".settings",
+			"has a value without a name; write the name of a topic's setting before it, such as retention.ms")
 	}
 	const cleanup = "cleanup.policy"
 	if strings.Contains(c.Settings[cleanup], "compact") && !tombstones {
-		v.warn(path+".settings."+cleanup, "compaction without tombstones keeps the last event of each deleted object for ever; "+
-			"set tombstones: true, or %s: delete", cleanup)
+		v.warn(path+".settings."+cleanup,
+			"compaction without tombstones keeps the last event of each deleted object for ever; "+
+				"set tombstones: true, or %s: delete", cleanup)
 	}
 }
 
@@ -115,8 +118,10 @@ func (v *validator) sharedTopic(path string, a, b *Pipeline) {
 		for j := range a.Resources {
 			r, o := &b.Resources[i], &a.Resources[j]
 			if r.Resource != (ResourceName{}) && mean[i].meets(others[j]) && shareNamespace(r.Namespaces, o.Namespaces) {
-				v.once(fmt.Sprintf("%s.resources[%d].resource", path, i), "%v may name the same objects as %v of pipeline %q, which publishes to the same topic; "+
-					"give one pipeline another topic, such as %s.{pipeline}, or different namespaces", r.Resource, o.Resource, a.Name, y.Topic)
+				v.once(fmt.Sprintf("%s.resources[%d].resource", path, i),
+					"%v may name the same objects as %v of pipeline %q, which publishes to the same topic; "+
+						"give one pipeline another topic, such as %s.{pipeline}, or different namespaces", r.Resource, o.Resource, a.Name,
+					y.Topic)
 			}
 		}
 	}
@@ -137,11 +142,13 @@ func (v *validator) checkpointTopics(path string, a, b *Pipeline) {
 		return
 	}
 	if k := b.Checkpoint.Kafka; k != nil && v.publishes(a, k.Topic) {
-		v.once(path+".checkpoint.kafka.topic", "%q may be a topic that pipeline %q publishes to, and one with checkpoints holds nothing else; "+
-			"name another topic in either pipeline", k.Topic, a.Name)
+		v.once(path+".checkpoint.kafka.topic",
+			"%q may be a topic that pipeline %q publishes to, and one with checkpoints holds nothing else; "+
+				"name another topic in either pipeline", k.Topic, a.Name)
 	}
 	if k := a.Checkpoint.Kafka; k != nil && v.publishes(b, k.Topic) {
-		v.once(path+".sink.kafka.topic", "%q may give topic %s, which has the checkpoint of pipeline %q; name another topic in either pipeline",
+		v.once(path+".sink.kafka.topic",
+			"%q may give topic %s, which has the checkpoint of pipeline %q; name another topic in either pipeline",
 			b.Sink.Kafka.Topic, k.Topic, a.Name)
 	}
 }

@@ -51,8 +51,9 @@ func (v *validator) access(path string, servers []string, n *NATSAccess) {
 		shown = "the password"
 	}
 	if i := slices.IndexFunc(servers, readable); i >= 0 && n.TLS == nil && shown != "" {
-		v.warn(fmt.Sprintf("%s.servers[%d]", path, i), "shows %s to whoever reads the network, unless the server asks for TLS; "+
-			"add tls beside servers, or use nkeyFile or credsFile", shown)
+		v.warn(fmt.Sprintf("%s.servers[%d]", path, i),
+			"shows %s to whoever reads the network, unless the server asks for TLS; "+
+				"add tls beside servers, or use nkeyFile or credsFile", shown)
 	}
 }
 
@@ -95,12 +96,16 @@ func (v *validator) server(path, s string) {
 	}
 	switch {
 	case strings.Contains(s, "@"):
-		v.add(path, "holds a user or a token, and a secret never stands in this file; use user with passwordFile, tokenFile, nkeyFile or credsFile beside servers")
+		v.add(path,
+			"holds a user or a token, and a secret never stands in this file; use user with passwordFile, tokenFile, nkeyFile "+
+				"or credsFile beside servers")
 	case err != nil || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" && !strings.HasPrefix(u.Scheme, "ws") ||
 		!slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
 		v.add(path, "%s is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats", shown(s))
 	case u.RawQuery != "" || u.Fragment != "":
-		v.add(path, "has something behind the address, which NATS does not read; write nats://host:4222, and secrets as tokenFile, passwordFile, nkeyFile or credsFile beside servers")
+		v.add(path,
+			"has something behind the address, which NATS does not read; write nats://host:4222, and secrets as tokenFile, "+
+				"passwordFile, nkeyFile or credsFile beside servers")
 	case port != "" && !isPort(port):
 		v.add(path, "%s has no port that there can be; write one from 1 to 65535, such as nats://host:4222", shown(s))
 	}
@@ -133,7 +138,9 @@ func (v *validator) auth(path string, n *NATSAccess) {
 		}
 	}
 	if len(ways) > 1 {
-		v.add(path, "has %s, and one of them decides; keep one of tokenFile, tokenEnv, user with a password, nkeyFile, credsFile", strings.Join(ways, " and "))
+		v.add(path,
+			"has %s, and one of them decides; keep one of tokenFile, tokenEnv, user with a password, nkeyFile, credsFile",
+			strings.Join(ways, " and "))
 	}
 	switch passwords := n.PasswordFile != "" || n.PasswordEnv != ""; {
 	case n.PasswordFile != "" && n.PasswordEnv != "":
@@ -164,18 +171,23 @@ func (v *validator) jetStream(path string, j *JetStream) {
 		v.add(path+".stream", "%q is not the name of a stream; use a word without spaces and . * > / \\", j.Stream)
 	}
 	if j.MaxAge != 0 && j.MaxAge < minWindow {
-		v.add(path+".maxAge", "%v is shorter than %v, for which the stream has to remember ids; write a longer duration, or 0 for no limit", j.MaxAge, minWindow)
+		v.add(path+".maxAge",
+			"%v is shorter than %v, for which the stream has to remember ids; write a longer duration, or 0 for no limit",
+			j.MaxAge, minWindow)
 	}
 	if j.DuplicateWindow < minWindow {
-		v.add(path+".duplicateWindow", "%v is shorter than %v, in which a lost connection is found again; the default is 2m", j.DuplicateWindow, minWindow)
+		v.add(path+".duplicateWindow", "%v is shorter than %v, in which a lost connection is found again; the default is 2m",
+			j.DuplicateWindow, minWindow)
 	}
 	v.subject(path+".subject", j.Subject)
 	switch {
 	case j.Fence:
 	case v.elects:
-		v.add(path+".fence", "is false, and with leaderElection the server has to refuse what a former leader sends; remove one")
+		v.add(path+".fence",
+			"is false, and with leaderElection the server has to refuse what a former leader sends; remove one")
 	default:
-		v.warn(path+".fence", "is false: an event that is late on its way, or that a replaced process sends, can stand behind a newer one of its object, "+
-			"and the same state can be there twice")
+		v.warn(path+".fence",
+			"is false: an event that is late on its way, or that a replaced process sends, can stand behind a newer one of "+
+				"its object, and the same state can be there twice")
 	}
 }

@@ -18,7 +18,8 @@ func (v *validator) oversize(path string, p *Pipeline) {
 	case s.Embedded != nil:
 		at, stream = ".sink.embedded.stream", &s.Embedded.JetStream
 	default:
-		v.add(path+".oversize", "\"store\" is for a NATS server, which has a store for objects; valid with this sink: reject, metadata")
+		v.add(path+".oversize",
+			"\"store\" is for a NATS server, which has a store for objects; valid with this sink: reject, metadata")
 		return
 	}
 	if streamPattern.MatchString(stream.Stream) && !bucketPattern.MatchString(stream.Stream) {

@@ -13,10 +13,13 @@ func (v *validator) payloads(path string, p *Pipeline) {
 		at, payload := fmt.Sprintf("%s.resources[%d].payload", path, i), p.Resources[i].Payload
 		switch {
 		case p.Encoding.Profile == ProfileKnative && (payload.patch() || payload == PayloadChange):
-			v.add(at, "%q is nothing that Knative's ApiServerSource publishes, and encoding.profile is knative; valid with this profile: object, metadata", payload)
+			v.add(at,
+				"%q is nothing that Knative's ApiServerSource publishes, and encoding.profile is knative; valid with this "+
+					"profile: object, metadata", payload)
 		case payload.patch() && p.Sink.Kafka.compacts():
-			v.add(at, "%q says nothing without the event before, which a compacted topic does not keep, and sink.kafka.create.settings has cleanup.policy compact; "+
-				"valid with this topic: object, metadata, change", payload)
+			v.add(at,
+				"%q says nothing without the event before, which a compacted topic does not keep, and sink.kafka.create.settings "+
+					"has cleanup.policy compact; valid with this topic: object, metadata, change", payload)
 		}
 	}
 }

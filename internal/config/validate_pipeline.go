@@ -63,13 +63,16 @@ func (v *validator) pipeline(path string, p *Pipeline) {
 func (v *validator) recovery(path string, p *Pipeline) {
 	const least = time.Minute
 	if p.Recovery.MaxReads < 1 {
-		v.add(path+".recovery.maxReads", "%d is not a number of reads; give at least 1, or enabled: false", p.Recovery.MaxReads)
+		v.add(path+".recovery.maxReads", "%d is not a number of reads; give at least 1, or enabled: false",
+			p.Recovery.MaxReads)
 	}
 	if p.Recovery.MaxTime <= 0 {
-		v.add(path+".recovery.maxTime", "%v is no time to read in; give more, such as 1m, or enabled: false", p.Recovery.MaxTime)
+		v.add(path+".recovery.maxTime", "%v is no time to read in; give more, such as 1m, or enabled: false",
+			p.Recovery.MaxTime)
 	}
 	if i := p.Audit.Interval; i != 0 && i < least {
-		v.add(path+".audit.interval", "%v is too often, as each audit lists all objects; give at least 1m, or 0s for never", i)
+		v.add(path+".audit.interval", "%v is too often, as each audit lists all objects; give at least 1m, or 0s for never",
+			i)
 	}
 }
 
@@ -83,13 +86,16 @@ func brief(err error) string {
 func (v *validator) fieldSelector(path string, r *Resource) {
 	s, err := fields.ParseSelector(r.FieldSelector)
 	if err != nil {
-		v.add(path, "%q is not a field selector; write one as kubectl --field-selector takes it, such as spec.nodeName=node-1", r.FieldSelector)
+		v.add(path,
+			"%q is not a field selector; write one as kubectl --field-selector takes it, such as spec.nodeName=node-1",
+			r.FieldSelector)
 		return
 	}
 	for _, term := range s.Requirements() {
 		if r.Resource.Wildcard() && term.Field != "metadata.name" && term.Field != "metadata.namespace" {
-			v.once(path, "selects by %s, which not every resource has; with a wildcard use metadata.name or metadata.namespace, "+
-				"or name the resource in an entry of its own", term.Field)
+			v.once(path,
+				"selects by %s, which not every resource has; with a wildcard use metadata.name or metadata.namespace, "+
+					"or name the resource in an entry of its own", term.Field)
 		}
 	}
 }
@@ -100,7 +106,8 @@ func (v *validator) namespaceSelector(path string, r *Resource) {
 	switch {
 	case r.NamespaceSelector == "":
 	case err != nil:
-		v.add(path, "%q is not a label selector: %v; write one as kubectl get namespaces -l takes it, such as team=a", r.NamespaceSelector, err)
+		v.add(path, "%q is not a label selector: %v; write one as kubectl get namespaces -l takes it, such as team=a",
+			r.NamespaceSelector, err)
 	case len(r.Namespaces) > 0:
 		v.add(path, "selects namespaces, and namespaces lists them; keep one")
 	}
@@ -109,7 +116,8 @@ func (v *validator) namespaceSelector(path string, r *Resource) {
 // exclude checks what a wildcard leaves out.
 func (v *validator) exclude(path string, r *Resource) {
 	if len(r.Exclude) > 0 && !r.Resource.Wildcard() && r.Resource != (ResourceName{}) {
-		v.add(path, "is for entries that name many resources, and %v names one; remove it, or write resource: \"*\"", r.Resource)
+		v.add(path, "is for entries that name many resources, and %v names one; remove it, or write resource: \"*\"",
+			r.Resource)
 		return
 	}
 	for i, e := range r.Exclude {
@@ -122,7 +130,8 @@ func (v *validator) exclude(path string, r *Resource) {
 		case slices.Contains(r.Exclude[:i], e):
 			v.add(at, "%v is there twice; keep one", e)
 		case r.Resource.Beyond(e):
-			v.warn(at, "%v is nothing that %v names, so it leaves nothing out; name a resource of %s, or remove it", e, r.Resource, r.Resource.Group)
+			v.warn(at, "%v is nothing that %v names, so it leaves nothing out; name a resource of %s, or remove it", e,
+				r.Resource, r.Resource.Group)
 		}
 	}
 }
@@ -136,7 +145,8 @@ func (v *validator) builtin(path string, name ResourceName) {
 		names = slices.Concat(slices.Collect(maps.Values(builtin.Every()))...)
 	}
 	_, found := builtin.Find(name.Plural, name.Group, inGroup)
-	if found || name.Wildcard() || name == (ResourceName{}) || names == nil || builtin.Plural(name.Plural, name.Group, inGroup) != "" {
+	if found || name.Wildcard() || name == (ResourceName{}) || names == nil ||
+		builtin.Plural(name.Plural, name.Group, inGroup) != "" {
 		return
 	}
 	slices.Sort(names)
@@ -156,18 +166,22 @@ func (v *validator) scope(path string, r *Resource, mean meaning) {
 	switch {
 	case !found || known.Namespaced:
 	case len(r.Namespaces) > 0:
-		v.add(path+".namespaces", "resource %v is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource, r.Namespaces[0])
+		v.add(path+".namespaces", "resource %v is cluster-scoped and cannot be read in namespace %q; remove its namespaces",
+			r.Resource, r.Namespaces[0])
 	case r.NamespaceSelector != "":
-		v.add(path+".namespaceSelector", "resource %v is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
+		v.add(path+".namespaceSelector",
+			"resource %v is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
 	}
 }
 
 // another checks r against those before it in its pipeline whose names mean the same plural.
 func (v *validator) another(path string, r *Resource, mean meaning, before []*Resource) {
 	for _, o := range before {
-		if r.Resource != (ResourceName{}) && mean.overlaps(meaning{o.Resource, mean.plural}) && shareNamespace(r.Namespaces, o.Namespaces) {
-			v.add(path+".resource", "%v may name the same objects as %v before it, and an object belongs to one stream of a pipeline; "+
-				"give them different namespaces or groups, or move one to another pipeline", r.Resource, o.Resource)
+		if r.Resource != (ResourceName{}) && mean.overlaps(meaning{o.Resource, mean.plural}) &&
+			shareNamespace(r.Namespaces, o.Namespaces) {
+			v.add(path+".resource",
+				"%v may name the same objects as %v before it, and an object belongs to one stream of a pipeline; "+
+					"give them different namespaces or groups, or move one to another pipeline", r.Resource, o.Resource)
 			return
 		}
 	}
@@ -184,7 +198,9 @@ func (v *validator) resource(path string, r *Resource) {
 	}
 	v.namespaceSelector(path+".namespaceSelector", r)
 	if _, err := labels.Parse(r.LabelSelector); err != nil {
-		v.add(path+".labelSelector", "%q is not a label selector: %s; write one as kubectl -l takes it, such as app=web,tier!=cache", r.LabelSelector, brief(err))
+		v.add(path+".labelSelector",
+			"%q is not a label selector: %s; write one as kubectl -l takes it, such as app=web,tier!=cache", r.LabelSelector,
+			brief(err))
 	}
 	v.fieldSelector(path+".fieldSelector", r)
 	v.exclude(path+".exclude", r)
@@ -201,7 +217,8 @@ func (v *validator) resync(path string, r *Resource) {
 	switch {
 	case r.Resync == 0:
 	case r.Resync < least:
-		v.add(path, "%v is too often, as each resync publishes all objects; give at least 1m, such as 12h, or 0s for never", r.Resync)
+		v.add(path, "%v is too often, as each resync publishes all objects; give at least 1m, such as 12h, or 0s for never",
+			r.Resync)
 	case len(r.Operations) > 0 && !slices.Contains(r.Operations, Updated):
 		v.add(path, "publishes updates, which operations does not list; add updated, or remove resync")
 	}
@@ -212,7 +229,8 @@ func (v *validator) namespace(path, ns string, before []string) {
 	case ns == "*" || ns == "":
 		v.add(path, "%q is not a namespace; for all namespaces leave the list empty", ns)
 	case len(problems) > 0:
-		v.add(path, "%q is not a namespace; use lower-case letters, digits and - (at most 63, a letter or digit at both ends)", ns)
+		v.add(path,
+			"%q is not a namespace; use lower-case letters, digits and - (at most 63, a letter or digit at both ends)", ns)
 	case slices.Contains(before, ns):
 		v.add(path, "%q is there twice; keep one", ns)
 	}
@@ -246,6 +264,7 @@ func (v *validator) sink(path string, p *Pipeline) {
 		given = append(given, "stdout")
 	}
 	if len(given) > 1 {
-		v.add(path, "has %s, and a pipeline has one sink; keep one, and make a pipeline for each other", strings.Join(given, " and "))
+		v.add(path, "has %s, and a pipeline has one sink; keep one, and make a pipeline for each other",
+			strings.Join(given, " and "))
 	}
 }

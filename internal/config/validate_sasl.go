@@ -20,7 +20,11 @@ type used struct {
 // sasl checks that there is one way to say who we are, and that it is whole. Secrets, or what may be one, are not
 // repeated.
 func (v *validator) sasl(path string, s *SASL, protected bool) {
-	password := []used{{"user", s.User != ""}, {"passwordFile", s.PasswordFile != ""}, {"passwordEnv", s.PasswordEnv != ""}}
+	password := []used{
+		{"user", s.User != ""},
+		{"passwordFile", s.PasswordFile != ""},
+		{"passwordEnv", s.PasswordEnv != ""},
+	}
 	fetched := []used{
 		{"tokenURL", s.TokenURL != ""},
 		{"clientID", s.ClientID != ""},
@@ -32,10 +36,12 @@ func (v *validator) sasl(path string, s *SASL, protected bool) {
 	case "":
 		v.add(path+".mechanism", "is missing; valid: %s", strings.Join(s.Mechanism.choices().now, ", "))
 	case Plain, ScramSHA256, ScramSHA512:
-		v.foreign(path, s.Mechanism, append(fetched, used{"tokenFile", s.TokenFile != ""}), "user with passwordFile or passwordEnv")
+		v.foreign(path, s.Mechanism, append(fetched, used{"tokenFile", s.TokenFile != ""}),
+			"user with passwordFile or passwordEnv")
 		v.password(path, s)
 		if s.Mechanism == Plain && !protected {
-			v.warn(path+".mechanism", "plain shows the password to whoever reads the network; add tls beside sasl, or use scram-sha-512")
+			v.warn(path+".mechanism",
+				"plain shows the password to whoever reads the network; add tls beside sasl, or use scram-sha-512")
 		}
 	case OAuthBearer:
 		v.foreign(path, s.Mechanism, password, "tokenFile, or "+wayToFetch)
@@ -88,7 +94,8 @@ func (v *validator) token(path string, s *SASL, fetched []used) {
 	}
 	switch {
 	case s.TokenFile != "" && len(keys) > 0:
-		v.add(path, "has tokenFile and %s, and a token comes from one place; keep tokenFile, or %s", strings.Join(keys, " and "), wayToFetch)
+		v.add(path, "has tokenFile and %s, and a token comes from one place; keep tokenFile, or %s",
+			strings.Join(keys, " and "), wayToFetch)
 	case s.TokenFile != "":
 	case len(keys) == 0:
 		v.add(path+".tokenFile", "is missing; give it, or %s", wayToFetch)
@@ -100,7 +107,8 @@ func (v *validator) token(path string, s *SASL, fetched []used) {
 // fetched checks from where a token is fetched, for whom, and what for.
 func (v *validator) fetched(path string, s *SASL) {
 	if s.TokenURL == "" {
-		v.add(path+".tokenURL", "is missing; give the URL of a server that gives tokens, such as https://login.example.com/token")
+		v.add(path+".tokenURL",
+			"is missing; give the URL of a server that gives tokens, such as https://login.example.com/token")
 	} else {
 		v.tokenURL(path+".tokenURL", s.TokenURL)
 	}
@@ -109,24 +117,34 @@ func (v *validator) fetched(path string, s *SASL) {
 	}
 	v.either(path, "clientSecret", s.ClientSecretFile, s.ClientSecretEnv)
 	for i, scope := range s.Scopes {
-		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
-			v.add(fmt.Sprintf("%s.scopes[%d]", path, i), "%q is not a scope; write one word of printable ASCII, without quotes and backslashes", scope)
+		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool {
+			return r <= ' ' || r >= 0x7f || r == '"' ||
+				r == '\\'
+		}) {
+			v.add(fmt.Sprintf("%s.scopes[%d]", path, i),
+				"%q is not a scope; write one word of printable ASCII, without quotes and backslashes", scope)
 		}
 	}
 }
 
 // secretName is of parameters whose value is a secret.
-var secretName = regexp.MustCompile(`(?i)secret|password|passwd|token|assertion|api.?key|credential|signature|^(sig|key|pwd)$`)
+var secretName = regexp.MustCompile(`(?i)secret|password|passwd|token|assertion|api.?key|credential|` +
+	`signature|^(sig|key|pwd)$`)
 
 func (v *validator) tokenURL(path, s string) {
 	u, err := url.Parse(s)
 	switch {
 	case err == nil && u.User != nil:
-		v.add(path, "holds a user, and a secret never stands in this file; use clientID with clientSecretFile or clientSecretEnv")
+		v.add(path,
+			"holds a user, and a secret never stands in this file; use clientID with clientSecretFile or clientSecretEnv")
 	case err != nil || u.Hostname() == "" || u.Fragment != "" || !slices.Contains([]string{"https", "http"}, u.Scheme):
-		v.add(path, "is not the URL of a server that gives tokens; write one with https or http, such as https://login.example.com/token")
+		v.add(path,
+			"is not the URL of a server that gives tokens; write one with https or http, such as "+
+				"https://login.example.com/token")
 	case slices.ContainsFunc(slices.Collect(maps.Keys(u.Query())), secretName.MatchString):
-		v.add(path, "holds a secret in its query, and a secret never stands in this file; use clientID with clientSecretFile or clientSecretEnv")
+		v.add(path,
+			"holds a secret in its query, and a secret never stands in this file; use clientID with clientSecretFile or "+
+				"clientSecretEnv")
 	case u.Scheme == "http":
 		v.warn(path, "http shows the client's secret and the token to whoever reads the network; use https")
 	}

@@ -45,7 +45,8 @@ func sizeHint(text string) string {
 	if parts[3] != "" {
 		return fmt.Sprintf("write %s%si", parts[1], unit)
 	}
-	return fmt.Sprintf("write %s%si, or %s%s for powers of 1000", parts[1], unit, parts[1], strings.Replace(unit, "K", "k", 1))
+	return fmt.Sprintf("write %s%si, or %s%s for powers of 1000", parts[1], unit, parts[1],
+		strings.Replace(unit, "K", "k", 1))
 }
 
 // String returns the size as Kubernetes writes it.

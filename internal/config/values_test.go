@@ -40,7 +40,8 @@ func TestSecret_never_shows_itself(t *testing.T) {
 	require.NoError(t, err2)
 	shown := []string{logged.String(), string(asJSON), string(asYAML), fmt.Errorf("%w: %v", os.ErrInvalid, s).Error()}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		shown = append(shown, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, h), fmt.Sprintf(verb, &h), fmt.Sprintf(verb, []Secret{s}))
+		shown = append(shown, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, h), fmt.Sprintf(verb, &h),
+			fmt.Sprintf(verb, []Secret{s}))
 	}
 	for _, text := range shown {
 		assert.NotContains(t, text, "hunter2", "shown")
@@ -68,7 +69,10 @@ func TestCredentials_come_from_where_the_file_says(t *testing.T) {
 func TestCredentials_that_cannot_be_read_are_all_named(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
-	n := &NATSAccess{TokenFile: empty, PasswordEnv: "KUBE_EVENTBRIDGE_NOT_SET", NKeyFile: "/none/nkey", CredsFile: "/none/creds"}
+	n := &NATSAccess{
+		TokenFile: empty, PasswordEnv: "KUBE_EVENTBRIDGE_NOT_SET", NKeyFile: "/none/nkey",
+		CredsFile: "/none/creds",
+	}
 	_, err := n.Credentials()
 	want := "read tokenFile: " + empty + " is empty\n" +
 		"read passwordEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set\n" +
@@ -83,8 +87,14 @@ func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 	t.Setenv("BRIDGE_PASSWORD", "hunter2")
 	scopes := []string{"log"}
 	for name, s := range map[string]*SASL{
-		"password in the environment, secret in a file": {User: "bridge", PasswordEnv: "BRIDGE_PASSWORD", ClientSecretFile: file},
-		"password in a file, secret in the environment": {User: "bridge", PasswordFile: file, ClientSecretEnv: "BRIDGE_PASSWORD"},
+		"password in the environment, secret in a file": {
+			User: "bridge", PasswordEnv: "BRIDGE_PASSWORD",
+			ClientSecretFile: file,
+		},
+		"password in a file, secret in the environment": {
+			User: "bridge", PasswordFile: file,
+			ClientSecretEnv: "BRIDGE_PASSWORD",
+		},
 	} {
 		password, secret := "hunter2", "s3cret"
 		if s.PasswordFile != "" {
@@ -92,7 +102,8 @@ func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 		}
 		s.TokenFile, s.TokenURL, s.ClientID, s.Scopes = file, "https://login", "id", scopes
 		c := must.Get((&Kafka{SASL: s}).Credentials())(t)
-		if c.User != "bridge" || c.Password.Reveal() != password || c.ClientSecret.Reveal() != secret || c.TokenFile != file ||
+		if c.User != "bridge" || c.Password.Reveal() != password || c.ClientSecret.Reveal() != secret ||
+			c.TokenFile != file ||
 			c.TokenURL != "https://login" || c.ClientID != "id" || !slices.Equal(c.Scopes, scopes) {
 			t.Errorf("%s: got %+v, %q, %q", name, c, c.Password.Reveal(), c.ClientSecret.Reveal())
 		}
@@ -108,7 +119,10 @@ func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
 func TestCredentials_of_Kafka_that_cannot_be_read_are_all_named(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
-	k := &Kafka{SASL: &SASL{User: "bridge", PasswordFile: empty, TokenFile: "/none/token", ClientSecretEnv: "KUBE_EVENTBRIDGE_NOT_SET"}}
+	k := &Kafka{SASL: &SASL{
+		User: "bridge", PasswordFile: empty, TokenFile: "/none/token",
+		ClientSecretEnv: "KUBE_EVENTBRIDGE_NOT_SET",
+	}}
 	c, err := k.Credentials()
 	want := "read passwordFile: " + empty + " is empty\n" +
 		"read tokenFile: open /none/token: no such file or directory\n" +
@@ -128,7 +142,11 @@ func TestResourceName_is_read_as_kubectl_reads_it(t *testing.T) {
 		{"pods.v1.", ResourceName{Plural: "pods", Version: "v1"}, "pods.v1."},
 		{"deployments.apps", ResourceName{Plural: "deployments", Group: "apps"}, "deployments.apps"},
 		{"deployments.v1.apps", ResourceName{"deployments", "v1", "apps"}, "deployments.v1.apps"},
-		{"widgets.v1beta2.shop.example.com", ResourceName{"widgets", "v1beta2", "shop.example.com"}, "widgets.v1beta2.shop.example.com"},
+		{
+			"widgets.v1beta2.shop.example.com",
+			ResourceName{"widgets", "v1beta2", "shop.example.com"},
+			"widgets.v1beta2.shop.example.com",
+		},
 		{"widgets.shop.example.com", ResourceName{Plural: "widgets", Group: "shop.example.com"}, "widgets.shop.example.com"},
 		{"widgets.v8s.io", ResourceName{Plural: "widgets", Group: "v8s.io"}, "widgets.v8s.io"},
 	} {
@@ -198,7 +216,8 @@ func TestSubjects_meet_only_where_a_subject_can_match_both(t *testing.T) {
 func TestClosest_is_what_was_probably_meant_or_nothing(t *testing.T) {
 	words := []string{"name", "sink", "stop", "binary", "checkpoint", "recovery", "recover"}
 	for s, want := range map[string]string{
-		"nam": "name", "snik": "sink", "sinkk": "sink", "drop": "", "bin": "binary", "chekcpoint": "checkpoint", "chekpoints": "checkpoint", "reco": "", "NAME": "name", "x": "", "": "",
+		"nam": "name", "snik": "sink", "sinkk": "sink", "drop": "", "bin": "binary", "chekcpoint": "checkpoint",
+		"chekpoints": "checkpoint", "reco": "", "NAME": "name", "x": "", "": "",
 	} {
 		got, _ := closest(s, words)
 		assert.Equal(t, want, got, "%q is taken", s)
@@ -225,7 +244,12 @@ func TestCheckpoint_in_NATS_is_where_the_events_are_unless_it_says_otherwise(t *
 			NATSAccess{User: "u", PasswordEnv: "P"},
 			"kube-eventbridge-checkpoints",
 		},
-		{`checkpoint: {nats: {servers: ["nats://a:1"]}}`, []string{"nats://a:1"}, NATSAccess{}, "kube-eventbridge-checkpoints"},
+		{
+			`checkpoint: {nats: {servers: ["nats://a:1"]}}`,
+			[]string{"nats://a:1"},
+			NATSAccess{},
+			"kube-eventbridge-checkpoints",
+		},
 	} {
 		cfg, _, err := Parse("f", []byte("pipelines:\n- {name: a, resources: [{resource: pods}], "+c.pipeline+"}\n"))
 		if err != nil {
@@ -234,7 +258,8 @@ func TestCheckpoint_in_NATS_is_where_the_events_are_unless_it_says_otherwise(t *
 		}
 		p := &cfg.Pipelines[0]
 		servers, access := p.CheckpointServers()
-		if !reflect.DeepEqual(servers, c.servers) || !reflect.DeepEqual(*access, c.access) || p.Checkpoint.NATS.Bucket != c.bucket {
+		if !reflect.DeepEqual(servers, c.servers) || !reflect.DeepEqual(*access, c.access) ||
+			p.Checkpoint.NATS.Bucket != c.bucket {
 			t.Errorf("%s: it is at %v, as %+v, in bucket %s", c.pipeline, servers, *access, p.Checkpoint.NATS.Bucket)
 		}
 	}
@@ -289,7 +314,8 @@ func TestParse_refuses_a_path_in_a_home_directory_wherever_one_stands(t *testing
 		require.Len(t, problems, 20, "problems")
 		for _, p := range problems {
 			key := p.Path[strings.LastIndexByte(p.Path, '.')+1:]
-			want := `"` + home + "/" + key + `" begins with ~, which is not replaced here; write the whole path, or one relative to the directory of this file`
+			want := `"` + home + "/" + key +
+				`" begins with ~, which is not replaced here; write the whole path, or one relative to the directory of this file`
 			assert.Equal(t, want, p.Message, "%s", p)
 			assert.NotEqual(t, 0, p.Line, "%s", p)
 		}
@@ -322,9 +348,13 @@ func eachPath(v reflect.Value, key string, f func(key, path string)) {
 func TestFromArgs_puts_servers_and_state_where_it_is_told(t *testing.T) {
 	t.Chdir(t.TempDir())
 	want := must.Get(filepath.Abs("state"))(t)
-	c, err := FromArgs(Args{Resources: []string{"pods"}, Listen: ":8081", BrokerListen: "127.0.0.1:4223", DataDir: "state"})
+	c, err := FromArgs(Args{
+		Resources: []string{"pods"}, Listen: ":8081", BrokerListen: "127.0.0.1:4223",
+		DataDir: "state",
+	})
 	require.NoError(t, err)
-	if broker := c.Pipelines[0].Sink.Embedded; c.Server.Listen != ":8081" || broker.Listen != "127.0.0.1:4223" || c.DataDir != want {
+	if broker := c.Pipelines[0].Sink.Embedded; c.Server.Listen != ":8081" || broker.Listen != "127.0.0.1:4223" ||
+		c.DataDir != want {
 		t.Errorf("got %s, %s, %s", c.Server.Listen, broker.Listen, c.DataDir)
 	}
 }

@@ -179,9 +179,13 @@ func (c *Candidate) try(ctx context.Context, last *sighting) *holding {
 
 func (c *Candidate) take(ctx context.Context, lease *v1.Lease) (*v1.Lease, error) {
 	seconds, now := int32(c.cfg.Duration/time.Second), metav1.NowMicro()
-	spec := v1.LeaseSpec{HolderIdentity: &c.cfg.Identity, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: new(int32)}
+	spec := v1.LeaseSpec{
+		HolderIdentity: &c.cfg.Identity, LeaseDurationSeconds: &seconds, AcquireTime: &now,
+		RenewTime: &now, LeaseTransitions: new(int32),
+	}
 	if lease == nil {
-		return c.cfg.Client.Create(ctx, &v1.Lease{ObjectMeta: metav1.ObjectMeta{Name: c.cfg.Name}, Spec: spec}, metav1.CreateOptions{})
+		return c.cfg.Client.Create(ctx, &v1.Lease{ObjectMeta: metav1.ObjectMeta{Name: c.cfg.Name}, Spec: spec},
+			metav1.CreateOptions{})
 	}
 	lease = lease.DeepCopy()
 	if t := lease.Spec.LeaseTransitions; t != nil {

@@ -106,7 +106,8 @@ func TestCandidate_leads_alone_and_gives_the_lease_back_after_its_work(t *testin
 		second := start(t, s, "b", 0)
 		<-time.After(10 * time.Minute)
 		if second.Leads() || !first.Leads() || second.Leader() != "a" {
-			t.Fatalf("after ten minutes a leads: %v, b leads: %v, and b takes %q for the leader", first.Leads(), second.Leads(), second.Leader())
+			t.Fatalf("after ten minutes a leads: %v, b leads: %v, and b takes %q for the leader", first.Leads(), second.Leads(),
+				second.Leader())
 		}
 		asked := time.Now()
 		first.stop()
@@ -317,7 +318,10 @@ func TestCandidate_that_is_stopped_while_it_takes_the_lease_gives_it_back(t *tes
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		l := &answerless{line: &line{server: s}}
-		c := election.New(election.Config{Client: l, Name: "bridge", Identity: "a", Duration: duration, Deadline: deadline, Retry: retry})
+		c := election.New(election.Config{
+			Client: l, Name: "bridge", Identity: "a", Duration: duration, Deadline: deadline,
+			Retry: retry,
+		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- c.Run(ctx, func(context.Context, election.Term) error { return nil }) }()

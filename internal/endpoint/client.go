@@ -28,7 +28,10 @@ func NewClient(server, path string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{at: at, http: &http.Client{Timeout: requestTimeout, Transport: http.DefaultTransport.(*http.Transport).Clone()}}, nil
+	return &Client{at: at, http: &http.Client{
+		Timeout:   requestTimeout,
+		Transport: http.DefaultTransport.(*http.Transport).Clone(),
+	}}, nil
 }
 
 // Close closes connections that no request uses.

@@ -18,8 +18,11 @@ func URL(server, path string) (url.URL, error) {
 		server = "http://" + server
 	}
 	u, err := url.Parse(server)
-	if err != nil || u.Hostname()+u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return url.URL{}, fmt.Errorf("%q is not the address of a bridge's HTTP server; write http://host:port, as server.listen of its configuration says", server)
+	if err != nil || u.Hostname()+u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" ||
+		u.Fragment != "" {
+		return url.URL{},
+			fmt.Errorf("%q is not the address of a bridge's HTTP server; write http://host:port, as server.listen of its "+
+				"configuration says", server)
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	return *u, nil
@@ -33,11 +36,13 @@ func Known(listen string, next http.Handler) http.Handler {
 	name := hostOf(listen)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
-		if !onLoopback(r) || net.ParseIP(host) != nil || strings.EqualFold(host, "localhost") || strings.EqualFold(host, name) {
+		if !onLoopback(r) || net.ParseIP(host) != nil || strings.EqualFold(host, "localhost") ||
+			strings.EqualFold(host, name) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		http.Error(w, fmt.Sprintf("the name %q is not this bridge's; ask for an address, such as 127.0.0.1, or localhost", host),
+		http.Error(w, fmt.Sprintf("the name %q is not this bridge's; ask for an address, such as 127.0.0.1, or localhost",
+			host),
 			http.StatusForbidden)
 	})
 }

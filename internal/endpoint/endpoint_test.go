@@ -16,8 +16,10 @@ import (
 
 func TestLocal_is_where_this_machine_reaches_a_server(t *testing.T) {
 	for listen, want := range map[string]string{
-		"127.0.0.1:8080": "127.0.0.1:8080", ":8080": "127.0.0.1:8080", "0.0.0.0:9090": "127.0.0.1:9090", "[::]:8080": "[::1]:8080",
-		"localhost:1": "localhost:1", "10.1.2.3:8080": "10.1.2.3:8080", "[fd00::1]:8080": "[fd00::1]:8080", "strange": "strange",
+		"127.0.0.1:8080": "127.0.0.1:8080", ":8080": "127.0.0.1:8080", "0.0.0.0:9090": "127.0.0.1:9090",
+		"[::]:8080":   "[::1]:8080",
+		"localhost:1": "localhost:1", "10.1.2.3:8080": "10.1.2.3:8080", "[fd00::1]:8080": "[fd00::1]:8080",
+		"strange": "strange",
 	} {
 		assert.Equal(t, want, Local(listen), "%s is reached", listen)
 	}
@@ -25,7 +27,8 @@ func TestLocal_is_where_this_machine_reaches_a_server(t *testing.T) {
 
 func TestURL_keeps_the_path_that_a_proxy_has_before_it(t *testing.T) {
 	for server, want := range map[string]string{
-		"127.0.0.1:8080": "http://127.0.0.1:8080/api/status", "localhost:8080": "http://localhost:8080/api/status", "http://[::1]:1": "http://[::1]:1/api/status",
+		"127.0.0.1:8080": "http://127.0.0.1:8080/api/status", "localhost:8080": "http://localhost:8080/api/status",
+		"http://[::1]:1":       "http://[::1]:1/api/status",
 		"https://gate/bridge/": "https://gate/bridge/api/status",
 	} {
 		u := must.Get(URL(server, "/api/status"))(t)
@@ -41,7 +44,8 @@ func TestURL_keeps_the_path_that_a_proxy_has_before_it(t *testing.T) {
 func to(local, method, host string) *http.Request {
 	r := httptest.NewRequest(method, "/any", nil)
 	r.Host = host
-	return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP(local), Port: 8080})))
+	return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey,
+		net.Addr(&net.TCPAddr{IP: net.ParseIP(local), Port: 8080})))
 }
 
 // answer returns what a handler answers before the one that it guards, else 200.

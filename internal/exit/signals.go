@@ -26,7 +26,9 @@ func NotifyContext(parent context.Context, exit func(int)) (ctx context.Context,
 // cancelOnSignal returns a context that the first signal ends, so that the work can be drained. The second signal calls
 // exit with 128+n, as a shell reports a process that signal n has killed. When stop has returned, signals is read no
 // more.
-func cancelOnSignal(parent context.Context, signals <-chan os.Signal, exit func(int)) (ctx context.Context, stop func()) {
+func cancelOnSignal(
+	parent context.Context, signals <-chan os.Signal, exit func(int),
+) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	done := make(chan struct{})
 	var reader sync.WaitGroup

@@ -37,19 +37,25 @@ func (e *Expression) Old() bool { return e.old }
 
 // fields are what an expression knows of an event besides its object, as text.
 func fields() []string {
-	return []string{"event.operation", "event.reason", "event.namespace", "event.name", "event.objectuid", "event.resourceversion"}
+	return []string{
+		"event.operation", "event.reason", "event.namespace", "event.name", "event.objectuid",
+		"event.resourceversion",
+	}
 }
 
 // ParseExpression compiles an expression. Its errors name the place in it, what is wrong, and after a semicolon what is
 // valid.
 func ParseExpression(s string) (*Expression, error) {
 	if len(s) > maxExpression {
-		return nil, fmt.Errorf("is longer than %d bytes; use labelSelector, fieldSelector or several resources for a part of it", maxExpression)
+		return nil,
+			fmt.Errorf("is longer than %d bytes; use labelSelector, fieldSelector or several resources for a part of it",
+				maxExpression)
 	}
 	options := []cel.EnvOption{
 		cel.Variable("object", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable(oldObject, cel.DynType), // it may be null
-		cel.OptionalTypes(), ext.Strings(ext.StringsVersion(2)), cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true),
+		cel.OptionalTypes(), ext.Strings(ext.StringsVersion(2)), cel.CrossTypeNumericComparisons(true),
+		cel.DefaultUTCTimeZone(true),
 	}
 	for _, f := range fields() {
 		options = append(options, cel.Variable(f, cel.StringType))
@@ -88,7 +94,8 @@ func namesOld(ast *cel.Ast) bool {
 func expressionError(line, column int, wrong string) error {
 	wrong, _, _ = strings.Cut(wrong, " (in container '')")
 	return fmt.Errorf("is no expression of CEL that decides: at %d:%d, %s; write one over object, oldObject, %s, such as "+
-		`event.operation == "deleted" || has(object.spec.replicas) && object.spec.replicas > 3`, line, column, wrong, strings.Join(fields(), ", "))
+		`event.operation == "deleted" || has(object.spec.replicas) && object.spec.replicas > 3`, line, column, wrong,
+		strings.Join(fields(), ", "))
 }
 
 // errEvaluation says that an expression cannot be evaluated. It does not say of which value: that may be one that must
@@ -120,7 +127,10 @@ func (e *Expression) explain(err error) error {
 			at = fmt.Sprintf(" at %d:%d", l.Line(), l.Column()+1)
 		}
 	}
-	for _, known := range []string{"no such key", "no such overload", "actual cost limit exceeded", "index out of bounds", "division by zero", unknownOld} {
+	for _, known := range []string{
+		"no such key", "no such overload", "actual cost limit exceeded", "index out of bounds",
+		"division by zero", unknownOld,
+	} {
 		if strings.HasPrefix(strings.TrimPrefix(err.Error(), "operation cancelled: "), known) {
 			return fmt.Errorf("%w%s: %s", errEvaluation, at, known)
 		}

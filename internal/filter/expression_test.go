@@ -21,8 +21,8 @@ func expression(t testing.TB, s string) *Expression {
 	return must.Get(ParseExpression(s))(t)
 }
 
-const web = `{"kind":"Deployment","metadata":{"name":"web","labels":{"app":"shop","a\u002fb":"x"},"generation":3},"spec":{"replicas":3,"ratio":0.5,"paused":false,` +
-	`"none":null,"containers":[{"name":"a","image":"nginx:1","env":[]},{"name":"b","image":"redis"}]},"status":{}}`
+const web = `{"kind":"Deployment","metadata":{"name":"web","labels":{"app":"shop","a\u002fb":"x"},"generation":3},` +
+	`"spec":{"replicas":3,"ratio":0.5,"paused":false,"none":null,"containers":[{"name":"a","image":"nginx:1","env":[]},{"name":"b","image":"redis"}]},"status":{}}`
 
 func TestExpression_decides_by_object_and_event(t *testing.T) {
 	c := change(source.Updated, web)
@@ -79,23 +79,36 @@ func TestEval_takes_the_last_of_members_that_repeat(t *testing.T) {
 }
 
 func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T) {
-	const valid = `; write one over object, oldObject, event.operation, event.reason, event.namespace, event.name, event.objectuid, event.resourceversion, such as ` +
-		`event.operation == "deleted" || has(object.spec.replicas) && object.spec.replicas > 3`
+	const valid = `; write one over object, oldObject, event.operation, event.reason, event.namespace, event.name, ` +
+		`event.objectuid, event.resourceversion, such as event.operation == "deleted" || has(object.spec.replicas) && object.spec.replicas > 3`
 	for s, want := range map[string]string{
-		`object.spec.`:                                      "is no expression of CEL that decides: at 1:13, Syntax error: no viable alternative at input '.'" + valid,
-		`objekt.spec == 1`:                                  "is no expression of CEL that decides: at 1:1, undeclared reference to 'objekt'" + valid,
-		"true &&\n  event.op == \"x\"":                      "is no expression of CEL that decides: at 2:3, event has no op" + valid,
-		`event.name == "a" && event.foo.x`:                  "is no expression of CEL that decides: at 1:22, event has no foo" + valid,
-		`event == "added"`:                                  "is no expression of CEL that decides: at 1:1, event alone is no value" + valid,
-		`has(event.foo)`:                                    "is no expression of CEL that decides: at 1:5, event alone is no value" + valid,
-		`object.l.all(event, event.x == 1) || event.y == 1`: "is no expression of CEL that decides: at 1:38, event has no y" + valid,
-		`.spec.replicas > 3`:                                "is no expression of CEL that decides: at 1:2, a path begins with object: object.spec" + valid,
-		`object.spec.replicas`:                              "is no expression of CEL that decides: at 1:1, it gives dyn, not bool: compare it with something" + valid,
-		`1 + 1`:                                             "is no expression of CEL that decides: at 1:1, it gives int, not bool: compare it with something" + valid,
-		`event.name > 1`:                                    "is no expression of CEL that decides: at 1:12, found no matching overload for '_>_' applied to '(string, int)'" + valid,
-		`object.metadata.name.matches("(")`:                 "is no expression of CEL that decides: at 1:1, error parsing regexp: missing closing ): `(`" + valid,
-		`oldObjekt.spec != object.spec`:                     "is no expression of CEL that decides: at 1:1, undeclared reference to 'oldObjekt'" + valid,
-		strings.Repeat(" ", 16<<10) + "true":                "is longer than 16384 bytes; use labelSelector, fieldSelector or several resources for a part of it",
+		`object.spec.`: "is no expression of CEL that decides: at 1:13, Syntax error: " +
+			"no viable alternative at input '.'" + valid,
+		`objekt.spec == 1`: "is no expression of CEL that decides: at 1:1, undeclared " +
+			"reference to 'objekt'" + valid,
+		"true &&\n  event.op == \"x\"": "is no expression of CEL that decides: at 2:3, event has no op" +
+			valid,
+		`event.name == "a" && event.foo.x`: "is no expression of CEL that decides: at 1:22, event has no foo" + valid,
+		`event == "added"`: "is no expression of CEL that decides: at 1:1, event alone is " +
+			"no value" + valid,
+		`has(event.foo)`: "is no expression of CEL that decides: at 1:5, event alone is " +
+			"no value" + valid,
+		`object.l.all(event, event.x == 1) || event.y == 1`: "is no expression of CEL that decides: at 1:38, event has no y" +
+			valid,
+		`.spec.replicas > 3`: "is no expression of CEL that decides: at 1:2, a path begins " +
+			"with object: object.spec" + valid,
+		`object.spec.replicas`: "is no expression of CEL that decides: at 1:1, it gives dyn, " +
+			"not bool: compare it with something" + valid,
+		`1 + 1`: "is no expression of CEL that decides: at 1:1, it gives int, " +
+			"not bool: compare it with something" + valid,
+		`event.name > 1`: "is no expression of CEL that decides: at 1:12, found no " +
+			"matching overload for '_>_' applied to '(string, int)'" + valid,
+		`object.metadata.name.matches("(")`: "is no expression of CEL that decides: at 1:1, error parsing " +
+			"regexp: missing closing ): `(`" + valid,
+		`oldObjekt.spec != object.spec`: "is no expression of CEL that decides: at 1:1, undeclared " +
+			"reference to 'oldObjekt'" + valid,
+		strings.Repeat(" ", 16<<10) +
+			"true": "is longer than 16384 bytes; use labelSelector, fieldSelector or several resources for a part of it",
 	} {
 		_, err := ParseExpression(s)
 		assert.True(t, err != nil && err.Error() == want, "%.40q: got\n%v, want\n%s", s, err, want)
@@ -103,12 +116,17 @@ func TestParseExpression_refuses_what_cannot_decide_and_says_where(t *testing.T)
 }
 
 func TestParseExpression_refuses_a_text_that_a_field_never_is(t *testing.T) {
-	const operations, reasons = "; valid: added, updated, deleted", "; valid: watch, snapshot, relist, recovered, repair, resync, deselected"
+	const operations, reasons = "; valid: added, updated, deleted",
+		"; valid: watch, snapshot, relist, recovered, repair, resync, deselected"
 	for s, want := range map[string]string{
-		`event.operation == "delete"`:                          `compares event.operation, at 1:20, with "delete", which it never is` + operations,
-		`object.spec.x == 1 || "create" != event.operation`:    `compares event.operation, at 1:23, with "create", which it never is` + operations,
-		`event.operation in ["added", "changed"]`:              `compares event.operation, at 1:20, with "changed", which it never is` + operations,
-		`[1].all(x, event.reason == "list")`:                   `compares event.reason, at 1:28, with "list", which it never is` + reasons,
+		`event.operation == "delete"`: `compares event.operation, at 1:20, with "delete", which ` +
+			`it never is` + operations,
+		`object.spec.x == 1 || "create" != event.operation`: `compares event.operation, at 1:23, with "create", which ` +
+			`it never is` + operations,
+		`event.operation in ["added", "changed"]`: `compares event.operation, at 1:20, with "changed", which ` +
+			`it never is` + operations,
+		`[1].all(x, event.reason == "list")`: `compares event.reason, at 1:28, with "list", which it ` +
+			`never is` + reasons,
 		`event.operation == event.reason`:                      "",
 		`event.operation == "added"`:                           "",
 		`event.operation in ["added", "deleted"]`:              "",
@@ -138,7 +156,8 @@ func TestExpression_that_fails_says_where_and_shows_no_value(t *testing.T) {
 		`object.l.all(a, object.l.all(b, a == b))`:                     ": actual cost limit exceeded",
 	} {
 		_, err := expression(t, s).Eval(c, nil)
-		exactly := regexp.MustCompile(`^the expression cannot be evaluated( at 1:\d+)?` + want + "$") // and nothing of CEL's own words
+		// And nothing of CEL's own words.
+		exactly := regexp.MustCompile(`^the expression cannot be evaluated( at 1:\d+)?` + want + "$")
 		assert.True(t, errors.Is(err, errEvaluation) && exactly.MatchString(err.Error()) &&
 			!strings.Contains(err.Error(), secret), "%s: got %v, want it to end in %q", s, err, want)
 	}
@@ -146,8 +165,12 @@ func TestExpression_that_fails_says_where_and_shows_no_value(t *testing.T) {
 
 // Whatever is no JSON ends with an answer, or an error.
 func FuzzExpression(f *testing.F) {
-	e := expression(f, `object.a == object.b && object.c.all(x, x.d == 1) && size(object) > 1 && object == {"a": 1} || object != oldObject`)
-	for _, s := range []string{web, ``, `{`, `{"a"`, `{"a":`, `{"a":1,"b":1,"c":[{"d":1}]}`, `{"a":{"x":[1,{}]},"b":{"x":[1,{}]},"c":{"y":1}}`, `{"a":1e999,"b":-}`} {
+	e := expression(f,
+		`object.a == object.b && object.c.all(x, x.d == 1) && size(object) > 1 && object == {"a": 1} || object != oldObject`)
+	for _, s := range []string{
+		web, ``, `{`, `{"a"`, `{"a":`, `{"a":1,"b":1,"c":[{"d":1}]}`,
+		`{"a":{"x":[1,{}]},"b":{"x":[1,{}]},"c":{"y":1}}`, `{"a":1e999,"b":-}`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(_ *testing.T, b []byte) {
@@ -158,10 +181,11 @@ func FuzzExpression(f *testing.F) {
 func BenchmarkExpression(b *testing.B) {
 	pod := must.Get(os.ReadFile("../../encode/testdata/pod.json"))(b)
 	for name, s := range map[string]string{
-		"event":      `event.operation != "updated"`,
-		"field":      `object.spec.nodeName == "x"`,
-		"has":        `has(object.metadata.labels) && "app" in object.metadata.labels && object.status.phase != "Running"`,
-		"containers": `object.spec.containers.exists(c, c.image.startsWith("registry.example.com/")) && !object.metadata.namespace.startsWith("kube-")`,
+		"event": `event.operation != "updated"`,
+		"field": `object.spec.nodeName == "x"`,
+		"has":   `has(object.metadata.labels) && "app" in object.metadata.labels && object.status.phase != "Running"`,
+		"containers": `object.spec.containers.exists(c, c.image.startsWith("registry.example.com/")) && ` +
+			`!object.metadata.namespace.startsWith("kube-")`,
 		"conditions": `object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`,
 	} {
 		b.Run(name, func(b *testing.B) {

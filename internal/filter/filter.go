@@ -56,7 +56,10 @@ func New(c Config) *Filter {
 	if len(c.IgnoreChanges) > 0 {
 		f.digester = encode.NewDigester(c.IgnoreChanges, c.DigestKey)
 	}
-	if f.digester == nil && f.expression == nil && f.operations == [...]bool{source.Added: true, source.Updated: true, source.Deleted: true} {
+	if f.digester == nil && f.expression == nil && f.operations == [...]bool{
+		source.Added: true, source.Updated: true,
+		source.Deleted: true,
+	} {
 		return nil
 	}
 	return f

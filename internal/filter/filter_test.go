@@ -29,7 +29,12 @@ func TestNew_returns_nothing_where_everything_is_published(t *testing.T) {
 
 func TestFilter_lets_through_the_operations_that_are_asked_for(t *testing.T) {
 	all := []source.Op{source.Added, source.Updated, source.Deleted}
-	for _, asked := range [][]source.Op{{source.Added}, {source.Updated}, {source.Deleted}, {source.Added, source.Deleted}} {
+	for _, asked := range [][]source.Op{
+		{source.Added},
+		{source.Updated},
+		{source.Deleted},
+		{source.Added, source.Deleted},
+	} {
 		f := New(Config{Operations: asked})
 		for _, op := range all {
 			reason, now, _ := f.Filter(&source.Change{Op: op}, [16]byte{}, nil)
@@ -102,7 +107,10 @@ func TestFilter_that_cannot_be_evaluated_publishes_or_drops(t *testing.T) {
 // What the expression has left out is nothing that the log has, and a change of what is ignored may be what it waits
 // for.
 func TestFilter_compares_no_update_with_what_the_expression_left_out(t *testing.T) {
-	f := New(Config{Expression: expression(t, `object.status.phase == "Running"`), IgnoreChanges: []jsonscan.Path{path(t, "status")}})
+	f := New(Config{
+		Expression:    expression(t, `object.status.phase == "Running"`),
+		IgnoreChanges: []jsonscan.Path{path(t, "status")},
+	})
 	var before [16]byte
 	for _, c := range []struct {
 		op           source.Op

@@ -106,7 +106,8 @@ func TestExpression_reads_no_more_of_a_large_state_before_than_is_allowed(t *tes
 
 func BenchmarkExpression_oldObject(b *testing.B) {
 	pod := must.Get(os.ReadFile("../../encode/testdata/pod.json"))(b)
-	e, c, old := expression(b, `object.status.phase != oldObject.status.phase`), change(source.Updated, string(pod)), func() []byte { return pod }
+	e, c, old := expression(b, `object.status.phase != oldObject.status.phase`), change(source.Updated, string(pod)),
+		func() []byte { return pod }
 	b.ReportAllocs()
 	for b.Loop() {
 		must.Get(e.Eval(c, old))(b)

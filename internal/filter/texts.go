@@ -18,7 +18,8 @@ func texts() map[string][]string {
 	return map[string][]string{
 		"event.operation": {source.Added.String(), source.Updated.String(), source.Deleted.String()},
 		"event.reason": {
-			string(source.ReasonWatch), string(source.ReasonSnapshot), string(source.ReasonRelist), string(source.ReasonRecovered), string(source.ReasonRepair),
+			string(source.ReasonWatch), string(source.ReasonSnapshot), string(source.ReasonRelist),
+			string(source.ReasonRecovered), string(source.ReasonRepair),
 			string(source.ReasonResync), string(source.ReasonDeselected),
 		},
 	}
@@ -30,7 +31,8 @@ func checkTexts(a *celast.AST) error {
 	known := texts()
 	for _, e := range celast.MatchDescendants(celast.NavigateAST(a), celast.KindMatcher(celast.CallKind)) {
 		call := e.AsCall()
-		if !slices.Contains([]string{operators.Equals, operators.NotEquals, operators.In}, call.FunctionName()) || len(call.Args()) != 2 {
+		if !slices.Contains([]string{operators.Equals, operators.NotEquals, operators.In}, call.FunctionName()) ||
+			len(call.Args()) != 2 {
 			continue
 		}
 		field, with := call.Args()[0], call.Args()[1]
@@ -47,7 +49,8 @@ func checkTexts(a *celast.AST) error {
 		for _, text := range literals(with) {
 			if !slices.Contains(valid, text) {
 				l := a.SourceInfo().GetStartLocation(with.ID())
-				return fmt.Errorf("compares %s, at %d:%d, with %q, which it never is; valid: %s", field.AsIdent(), l.Line(), l.Column()+1, text, strings.Join(valid, ", "))
+				return fmt.Errorf("compares %s, at %d:%d, with %q, which it never is; valid: %s", field.AsIdent(), l.Line(),
+					l.Column()+1, text, strings.Join(valid, ", "))
 			}
 		}
 	}

@@ -59,9 +59,10 @@ func TestUnguarded_are_the_members_without_which_an_expression_fails(t *testing.
 
 func TestMember_has_a_guard_that_is_an_expression(t *testing.T) {
 	for s, want := range map[string]string{
-		`object.data.a == "1"`:                             `has(object.data) has(object.data.a)`,
-		`object.metadata.labels["example.com/app"] == "a"`: `has(object.metadata.labels) "example.com/app" in object.metadata.labels`,
-		`object.data["a-b"].c == 1`:                        `has(object.data) "a-b" in object.data has(object.data["a-b"].c)`,
+		`object.data.a == "1"`: `has(object.data) has(object.data.a)`,
+		`object.metadata.labels["example.com/app"] == "a"`: `has(object.metadata.labels) "example.com/app" in ` +
+			`object.metadata.labels`,
+		`object.data["a-b"].c == 1`: `has(object.data) "a-b" in object.data has(object.data["a-b"].c)`,
 	} {
 		var guards []string
 		for _, m := range expression(t, s).Unguarded() {

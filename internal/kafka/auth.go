@@ -140,7 +140,8 @@ func (a Auth) validateToken() (errs []error) {
 		}
 		// It is not repeated: it may hold a secret.
 		u, err := url.Parse(a.TokenURL)
-		if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Fragment != "" {
+		if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
+			u.Fragment != "" {
 			wrong("the token URL is not one; write https://host/path, without a user")
 		}
 	}

@@ -28,22 +28,43 @@ func TestAuth_names_everything_that_is_wrong(t *testing.T) {
 		auth Auth
 		want []string
 	}{
-		"nobody":                     {Auth{}, nil},
-		"PLAIN":                      {Auth{Mechanism: Plain, User: "u", Password: "hunter2"}, nil},
-		"SCRAM-SHA-256":              {Auth{Mechanism: ScramSHA256, User: "u", Password: "hunter2"}, nil},
-		"SCRAM-SHA-512":              {Auth{Mechanism: ScramSHA512, User: "u", Password: "hunter2"}, nil},
-		"token file":                 {Auth{Mechanism: OAuthBearer, TokenFile: "/var/token"}, nil},
-		"client credentials":         {fetch("https://issuer.test/token?tenant=1"), nil},
-		"a user and no mechanism":    {Auth{User: "u"}, []string{"auth: no mechanism is named; " + valid}},
-		"scopes and no mechanism":    {Auth{Scopes: []string{"a"}}, []string{"auth: no mechanism is named; " + valid}},
-		"GSSAPI":                     {Auth{Mechanism: "GSSAPI"}, []string{`auth: mechanism "GSSAPI" is not known; ` + valid}},
-		"lower case":                 {Auth{Mechanism: "plain"}, []string{`auth: mechanism "plain" is not known; ` + valid}},
-		"no password":                {Auth{Mechanism: Plain, User: "u"}, []string{"auth: PLAIN takes a user and a password, and one of them is empty"}},
-		"no user":                    {Auth{Mechanism: ScramSHA256, Password: "hunter2"}, []string{"auth: SCRAM-SHA-256 takes a user and a password, and one of them is empty"}},
-		"a zero byte":                {Auth{Mechanism: Plain, User: "u", Password: "hunter2\x00"}, []string{"auth: the user or the password holds a zero byte"}},
-		"what SCRAM prohibits":       {Auth{Mechanism: ScramSHA512, User: "u", Password: "hunter2\a"}, []string{"auth: the user or the password has a character that SCRAM does not allow (RFC 4013)"}},
-		"OAUTHBEARER alone":          {Auth{Mechanism: OAuthBearer}, []string{"auth: OAUTHBEARER takes a token file, or a token URL with a client's id and secret"}},
-		"two sources":                {Auth{Mechanism: OAuthBearer, TokenFile: "f", ClientID: "bridge"}, []string{"auth: a token comes from a file or from a URL, not from both"}},
+		"nobody":                  {Auth{}, nil},
+		"PLAIN":                   {Auth{Mechanism: Plain, User: "u", Password: "hunter2"}, nil},
+		"SCRAM-SHA-256":           {Auth{Mechanism: ScramSHA256, User: "u", Password: "hunter2"}, nil},
+		"SCRAM-SHA-512":           {Auth{Mechanism: ScramSHA512, User: "u", Password: "hunter2"}, nil},
+		"token file":              {Auth{Mechanism: OAuthBearer, TokenFile: "/var/token"}, nil},
+		"client credentials":      {fetch("https://issuer.test/token?tenant=1"), nil},
+		"a user and no mechanism": {Auth{User: "u"}, []string{"auth: no mechanism is named; " + valid}},
+		"scopes and no mechanism": {Auth{Scopes: []string{"a"}}, []string{"auth: no mechanism is named; " + valid}},
+		"GSSAPI": {
+			Auth{Mechanism: "GSSAPI"},
+			[]string{`auth: mechanism "GSSAPI" is not known; ` + valid},
+		},
+		"lower case": {Auth{Mechanism: "plain"}, []string{`auth: mechanism "plain" is not known; ` + valid}},
+		"no password": {
+			Auth{Mechanism: Plain, User: "u"},
+			[]string{"auth: PLAIN takes a user and a password, and one of them is empty"},
+		},
+		"no user": {
+			Auth{Mechanism: ScramSHA256, Password: "hunter2"},
+			[]string{"auth: SCRAM-SHA-256 takes a user and a password, and one of them is empty"},
+		},
+		"a zero byte": {
+			Auth{Mechanism: Plain, User: "u", Password: "hunter2\x00"},
+			[]string{"auth: the user or the password holds a zero byte"},
+		},
+		"what SCRAM prohibits": {
+			Auth{Mechanism: ScramSHA512, User: "u", Password: "hunter2\a"},
+			[]string{"auth: the user or the password has a character that SCRAM does not allow (RFC 4013)"},
+		},
+		"OAUTHBEARER alone": {
+			Auth{Mechanism: OAuthBearer},
+			[]string{"auth: OAUTHBEARER takes a token file, or a token URL with a client's id and secret"},
+		},
+		"two sources": {
+			Auth{Mechanism: OAuthBearer, TokenFile: "f", ClientID: "bridge"},
+			[]string{"auth: a token comes from a file or from a URL, not from both"},
+		},
 		"a URL without a scheme":     {fetch("issuer.test/token"), []string{noURL}},
 		"another scheme":             {fetch("ftp://issuer.test/token"), []string{noURL}},
 		"a password in the URL":      {fetch("https://u:hunter2@issuer.test/token"), []string{noURL}},
@@ -52,14 +73,16 @@ func TestAuth_names_everything_that_is_wrong(t *testing.T) {
 		"a password and no user, and a token": {
 			Auth{Mechanism: Plain, Password: "hunter2\x00", TokenFile: "f"},
 			[]string{
-				"auth: PLAIN takes a user and a password, not a token", "auth: PLAIN takes a user and a password, and one of them is empty",
+				"auth: PLAIN takes a user and a password, not a token",
+				"auth: PLAIN takes a user and a password, and one of them is empty",
 				"auth: the user or the password holds a zero byte",
 			},
 		},
 		"a user and half a client": {
 			Auth{Mechanism: OAuthBearer, User: "u", Password: "hunter2", ClientSecret: "hunter2"},
 			[]string{
-				"auth: OAUTHBEARER takes a token, not a user and a password", "auth: a token URL takes a client's id and secret, and one of them is empty", noURL,
+				"auth: OAUTHBEARER takes a token, not a user and a password",
+				"auth: a token URL takes a client's id and secret, and one of them is empty", noURL,
 			},
 		},
 	} {
@@ -79,7 +102,8 @@ func TestAuth_names_everything_that_is_wrong(t *testing.T) {
 
 func TestAuth_never_prints(t *testing.T) {
 	a := Auth{
-		Mechanism: Plain, User: "hunter2", Password: "hunter2", TokenFile: "hunter2", TokenURL: "hunter2", ClientID: "hunter2", ClientSecret: "hunter2",
+		Mechanism: Plain, User: "hunter2", Password: "hunter2", TokenFile: "hunter2", TokenURL: "hunter2",
+		ClientID: "hunter2", ClientSecret: "hunter2",
 		Scopes: []string{"hunter2"},
 	}
 	c := Config{Auth: a}
@@ -90,7 +114,10 @@ func TestAuth_never_prints(t *testing.T) {
 		fmt.Fprintf(&said, verb+"\n", c)
 		fmt.Fprintf(&said, verb+"\n", &c)
 	}
-	client, err := NewClient(Config{Brokers: []string{"localhost:9092"}, Auth: Auth{Mechanism: Plain, User: "hunter2", Password: "hunter2"}})
+	client, err := NewClient(Config{
+		Brokers: []string{"localhost:9092"},
+		Auth:    Auth{Mechanism: Plain, User: "hunter2", Password: "hunter2"},
+	})
 	require.NoError(t, err)
 	defer client.Close()
 	fmt.Fprintf(&said, "%v %+v %#v\n", client, client, client)
@@ -100,7 +127,8 @@ func TestAuth_never_prints(t *testing.T) {
 	}
 	encoded := must.Get(json.Marshal(c))(t)
 	said.Write(encoded)
-	if text := said.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "68756e74657232") || !strings.Contains(text, "[redacted]") {
+	if text := said.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "68756e74657232") ||
+		!strings.Contains(text, "[redacted]") {
 		t.Errorf("it prints:\n%s", text)
 	}
 }

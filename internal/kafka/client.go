@@ -87,7 +87,8 @@ func NewClient(c Config) (*Client, error) {
 	life, end := context.WithCancel(context.Background())
 	d := newDialer(c.Timeout)
 	transport := &kafkago.Transport{
-		Dial: d.dial, DialTimeout: dialTimeout, MetadataTTL: metadataAge, MetadataTopics: c.Topics, ClientID: c.ClientID, TLS: tls, SASL: mechanism, Context: life,
+		Dial: d.dial, DialTimeout: dialTimeout, MetadataTTL: metadataAge, MetadataTopics: c.Topics, ClientID: c.ClientID,
+		TLS: tls, SASL: mechanism, Context: life,
 	}
 	addr := kafkago.TCP(c.Brokers...)
 	client := &Client{
@@ -160,7 +161,8 @@ const transactionTimeout = time.Minute
 // refuse if another one has come since; nil is no previous one.
 func (c *Client) InitProducer(ctx context.Context, transactionalID string, previous *Producer) (p Producer, err error) {
 	request := &kafkago.InitProducerIDRequest{
-		TransactionalID: transactionalID, TransactionTimeoutMs: int(transactionTimeout.Milliseconds()), ProducerID: -1, ProducerEpoch: -1,
+		TransactionalID: transactionalID, TransactionTimeoutMs: int(transactionTimeout.Milliseconds()), ProducerID: -1,
+		ProducerEpoch: -1,
 	}
 	if previous != nil {
 		request.ProducerID, request.ProducerEpoch = int(previous.ID), int(previous.Epoch)

@@ -49,7 +49,10 @@ func wantTime(t *testing.T, c *Clock, want time.Time) {
 }
 
 func TestClock_comes_near_the_time_of_a_broker_that_does_not_tell_it(t *testing.T) {
-	for _, ahead := range []time.Duration{2 * time.Hour, 25 * time.Hour, 100 * time.Hour, 29 * 24 * time.Hour, 40 * 24 * time.Hour, 400 * 24 * time.Hour} {
+	for _, ahead := range []time.Duration{
+		2 * time.Hour, 25 * time.Hour, 100 * time.Hour, 29 * 24 * time.Hour,
+		40 * 24 * time.Hour, 400 * 24 * time.Hour,
+	} {
 		m, c := newMachine()
 		m.clock = noon.Add(ahead)
 		takes := func(stamp time.Time) bool { return !stamp.After(noon.Add(m.ran + time.Hour)) }

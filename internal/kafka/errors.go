@@ -16,7 +16,8 @@ func Fenced(err error) bool {
 // Confused reports whether a broker does not know where a producer is in its sequence: what was sent last may be in the
 // log or not, and sending it again may put it there twice.
 func Confused(err error) bool {
-	return errors.Is(err, kafkago.OutOfOrderSequenceNumber) || errors.Is(err, kafkago.UnknownProducerId) || errors.Is(err, kafkago.InvalidProducerIDMapping)
+	return errors.Is(err, kafkago.OutOfOrderSequenceNumber) || errors.Is(err, kafkago.UnknownProducerId) ||
+		errors.Is(err, kafkago.InvalidProducerIDMapping)
 }
 
 // TooLarge reports whether a batch is larger than the broker or the topic takes.
@@ -26,7 +27,8 @@ func TooLarge(err error) bool {
 
 // Malformed reports whether a broker will never take a batch, whatever its size.
 func Malformed(err error) bool {
-	return errors.Is(err, kafkago.InvalidRecord) || errors.Is(err, kafkago.InvalidTimestamp) || errors.Is(err, kafkago.UnsupportedCompressionType) ||
+	return errors.Is(err, kafkago.InvalidRecord) || errors.Is(err, kafkago.InvalidTimestamp) ||
+		errors.Is(err, kafkago.UnsupportedCompressionType) ||
 		errors.Is(err, kafkago.UnsupportedForMessageFormat)
 }
 
@@ -54,8 +56,10 @@ func misrouted(err error) bool {
 		return !errors.Is(err, ErrNoTopic)
 	}
 	switch answer {
-	case kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition, kafkago.RequestTimedOut, kafkago.BrokerNotAvailable,
-		kafkago.ReplicaNotAvailable, kafkago.NetworkException, kafkago.GroupCoordinatorNotAvailable, kafkago.NotCoordinatorForGroup, kafkago.NotController,
+	case kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition,
+		kafkago.RequestTimedOut, kafkago.BrokerNotAvailable,
+		kafkago.ReplicaNotAvailable, kafkago.NetworkException, kafkago.GroupCoordinatorNotAvailable,
+		kafkago.NotCoordinatorForGroup, kafkago.NotController,
 		kafkago.ListenerNotFound, kafkago.FencedLeaderEpoch, kafkago.UnknownLeaderEpoch, kafkago.KafkaStorageError,
 		kafkago.Unknown: // what kafka-go makes of a leader that does not answer when others do
 		return true

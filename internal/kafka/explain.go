@@ -58,7 +58,8 @@ func explain(err error, permission string) error {
 	switch {
 	case text != "":
 		return &explained{text: text, cause: err}
-	case hungUp(err) || alert(err) == "tls: handshake failure": // of TLS 1.2, where a certificate is missed, and in other cases
+	// The alert is of TLS 1.2, where a certificate is missed, and in other cases.
+	case hungUp(err) || alert(err) == "tls: handshake failure":
 		return &explained{text: closed, cause: err, hint: true}
 	default:
 		return bare(err)
@@ -67,7 +68,8 @@ func explain(err error, permission string) error {
 
 // explain is [explain] for this client, which knows whether it has a certificate that a broker may refuse.
 func (c *Client) explain(err error, permission string) error {
-	if aboutCertificate(err) && !Explained(err) && (c.transport.TLS == nil || c.transport.TLS.GetClientCertificate == nil) {
+	if aboutCertificate(err) && !Explained(err) && (c.transport.TLS == nil ||
+		c.transport.TLS.GetClientCertificate == nil) {
 		return &explained{text: noCertificate, cause: err}
 	}
 	return explain(err, permission)
@@ -139,7 +141,8 @@ func alert(err error) string {
 // there is none.
 func aboutCertificate(err error) bool {
 	switch strings.TrimPrefix(alert(err), "tls: ") {
-	case "bad certificate", "unsupported certificate", "revoked certificate", "expired certificate", "unknown certificate", "unknown certificate authority",
+	case "bad certificate", "unsupported certificate", "revoked certificate", "expired certificate", "unknown certificate",
+		"unknown certificate authority",
 		"certificate required", "access denied":
 		return true
 	default:
@@ -149,13 +152,15 @@ func aboutCertificate(err error) bool {
 
 // hungUp reports whether the other side closed the connection without a word.
 func hungUp(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
 }
 
 // unrouted reports whether a request was not sent because it is not known to whom: brokers have not told, or have no
 // leader.
 func unrouted(err error) bool {
-	return errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition) || errors.Is(err, protocol.ErrNoLeader) ||
+	return errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition) ||
+		errors.Is(err, protocol.ErrNoLeader) ||
 		errors.Is(err, kafkago.BrokerNotAvailable)
 }
 

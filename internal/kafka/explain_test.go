@@ -39,22 +39,42 @@ func TestExplain_says_what_to_look_at(t *testing.T) {
 		want       string
 	}{
 		"credentials": {
-			err:  wrong(fmt.Errorf("%w: %s", kafkago.SASLAuthenticationFailed, "Authentication failed: Invalid username\nor password")),
+			err: wrong(fmt.Errorf("%w: %s", kafkago.SASLAuthenticationFailed,
+				"Authentication failed: Invalid username\nor password")),
 			want: "the broker refuses the credentials: error 58: Authentication failed: Invalid username or password",
 		},
-		"credentials, and no more": {err: wrong(kafkago.SASLAuthenticationFailed), want: "the broker refuses the credentials: error 58"},
-		"mechanism":                {err: wrong(kafkago.UnsupportedSASLMechanism), want: "the broker does not offer the SASL mechanism that is configured: error 33"},
-		"no SASL":                  {err: wrong(kafkago.IllegalSASLState), want: "SASL is configured, and the broker has none on this port: error 34"},
-		"topic":                    {err: kafkago.TopicAuthorizationFailed, want: "the user's ACLs do not allow an operation on the Topic: error 29"},
-		"cluster":                  {err: kafkago.ClusterAuthorizationFailed, want: "the user's ACLs do not allow an operation on the Cluster: error 31"},
-		"transactional id":         {err: kafkago.TransactionalIDAuthorizationFailed, want: "the user's ACLs do not allow operation Write on the TransactionalId: error 53"},
+		"credentials, and no more": {
+			err:  wrong(kafkago.SASLAuthenticationFailed),
+			want: "the broker refuses the credentials: error 58",
+		},
+		"mechanism": {
+			err:  wrong(kafkago.UnsupportedSASLMechanism),
+			want: "the broker does not offer the SASL mechanism that is configured: error 33",
+		},
+		"no SASL": {
+			err:  wrong(kafkago.IllegalSASLState),
+			want: "SASL is configured, and the broker has none on this port: error 34",
+		},
+		"topic": {
+			err:  kafkago.TopicAuthorizationFailed,
+			want: "the user's ACLs do not allow an operation on the Topic: error 29",
+		},
+		"cluster": {
+			err:  kafkago.ClusterAuthorizationFailed,
+			want: "the user's ACLs do not allow an operation on the Cluster: error 31",
+		},
+		"transactional id": {
+			err:  kafkago.TransactionalIDAuthorizationFailed,
+			want: "the user's ACLs do not allow operation Write on the TransactionalId: error 53",
+		},
 		"a known permission": {
 			err: kafkago.TopicAuthorizationFailed, permission: "operation Write on Topic kubernetes",
 			want: "the user's ACLs do not allow operation Write on Topic kubernetes: error 29",
 		},
 		"authority": {
-			err:  wrong(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),
-			want: "the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify certificate: x509: certificate signed by unknown authority",
+			err: wrong(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),
+			want: "the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify certificate: " +
+				"x509: certificate signed by unknown authority",
 		},
 		"name": {
 			err: wrong(&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"a"}}, Host: "b"}}),
@@ -70,8 +90,9 @@ func TestExplain_says_what_to_look_at(t *testing.T) {
 			want: "TLS is configured, and the broker has none on this port: tls: first record does not look like a TLS handshake",
 		},
 		"TLS": {
-			err:  wrong(fmt.Errorf("%w: broker appears to be expecting TLS", io.ErrUnexpectedEOF)),
-			want: "the broker expects TLS on this port, and none is configured: unexpected EOF: broker appears to be expecting TLS",
+			err: wrong(fmt.Errorf("%w: broker appears to be expecting TLS", io.ErrUnexpectedEOF)),
+			want: "the broker expects TLS on this port, and none is configured: unexpected EOF: broker appears to be " +
+				"expecting TLS",
 		},
 		"no certificate": {
 			err:  remote("tls: certificate required"),
@@ -131,13 +152,16 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 	}
 	trusting := TLS{CAFile: a.File}
 	const (
-		wantsTLS   = "the broker expects TLS on this port, and none is configured: unexpected EOF: broker appears to be expecting TLS"
-		hangsUp    = closed + ": "
-		mechanism  = "the broker does not offer the SASL mechanism that is configured: error 33"
-		noSASL     = "SASL is configured, and the broker has none on this port: error 34"
-		unknownCA  = "the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify certificate: x509: certificate signed by unknown authority"
-		certWanted = "the broker asks for a client certificate, and none is configured: remote error: tls: certificate required"
-		refused    = "the broker refuses the client's certificate: remote error: tls: "
+		wantsTLS = "the broker expects TLS on this port, and none is configured: unexpected EOF: broker appears to be " +
+			"expecting TLS"
+		hangsUp   = closed + ": "
+		mechanism = "the broker does not offer the SASL mechanism that is configured: error 33"
+		noSASL    = "SASL is configured, and the broker has none on this port: error 34"
+		unknownCA = "the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify " +
+			"certificate: x509: certificate signed by unknown authority"
+		certWanted = "the broker asks for a client certificate, and none is configured: remote error: tls: certificate " +
+			"required"
+		refused = "the broker refuses the client's certificate: remote error: tls: "
 	)
 	for name, c := range map[string]struct {
 		broker func(*fake)
@@ -150,28 +174,61 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 		"TLS to plaintext":            {nil, Auth{}, trusting, []string{hangsUp + "EOF"}},
 		"TLS to plaintext with SASL":  {guarded, as(Plain), trusting, []string{hangsUp + "EOF"}},
 		"no SASL":                     {guarded, Auth{}, TLS{}, []string{hangsUp + "unexpected EOF"}},
-		"no SASL over TLS":            {func(f *fake) { secure()(f); guarded(f) }, Auth{}, trusting, []string{hangsUp + "unexpected EOF"}},
-		"mechanism":                   {guarded, as(Plain), TLS{}, []string{mechanism}},
-		"mechanism over TLS":          {func(f *fake) { secure()(f); guarded(f) }, as(Plain), trusting, []string{mechanism}},
-		"SASL to none":                {nil, as(ScramSHA256), TLS{}, []string{noSASL}},
-		"SASL to none over TLS":       {secure(), as(OAuthBearer), trusting, []string{noSASL}},
-		"authority":                   {secure(), Auth{}, TLS{CAFile: other.File}, []string{unknownCA}},
-		"authority of the system":     {secure(), Auth{}, TLS{Enabled: true}, []string{unknownCA}},
+		"no SASL over TLS": {
+			func(f *fake) { secure()(f); guarded(f) },
+			Auth{},
+			trusting,
+			[]string{hangsUp + "unexpected EOF"},
+		},
+		"mechanism":               {guarded, as(Plain), TLS{}, []string{mechanism}},
+		"mechanism over TLS":      {func(f *fake) { secure()(f); guarded(f) }, as(Plain), trusting, []string{mechanism}},
+		"SASL to none":            {nil, as(ScramSHA256), TLS{}, []string{noSASL}},
+		"SASL to none over TLS":   {secure(), as(OAuthBearer), trusting, []string{noSASL}},
+		"authority":               {secure(), Auth{}, TLS{CAFile: other.File}, []string{unknownCA}},
+		"authority of the system": {secure(), Auth{}, TLS{Enabled: true}, []string{unknownCA}},
 		"name": {secure(), Auth{}, TLS{CAFile: a.File, ServerName: "other.test"}, []string{
 			"the broker's certificate is for another name; connect by one that it has, or give that as the server's name: " +
 				"tls: failed to verify certificate: x509: certificate is valid for broker.test, not other.test",
 		}},
-		"no certificate":              {secure(a.VerifyClients), Auth{}, trusting, []string{certWanted}},
-		"no certificate, TLS 1.2":     {secure(a.VerifyClients, old), Auth{}, trusting, []string{hangsUp + "remote error: tls: handshake failure"}},
-		"another's certificate":       {secure(a.VerifyClients), Auth{}, TLS{CAFile: a.File, CertFile: cert, KeyFile: key}, []string{refused + "unknown certificate authority"}},
-		"another's certificate, 1.2":  {secure(a.VerifyClients, old), Auth{}, TLS{CAFile: a.File, CertFile: cert, KeyFile: key}, []string{refused + "unknown certificate authority"}},
-		"an expired certificate":      {secure(a.VerifyClients), Auth{}, TLS{CAFile: a.File, CertFile: expiredCert, KeyFile: expiredKey}, []string{refused + "expired certificate"}},
-		"an expired certificate, 1.2": {secure(a.VerifyClients, old), Auth{}, TLS{CAFile: a.File, CertFile: expiredCert, KeyFile: expiredKey}, []string{refused + "expired certificate"}},
+		"no certificate": {secure(a.VerifyClients), Auth{}, trusting, []string{certWanted}},
+		"no certificate, TLS 1.2": {
+			secure(a.VerifyClients, old),
+			Auth{},
+			trusting,
+			[]string{hangsUp + "remote error: tls: handshake failure"},
+		},
+		"another's certificate": {
+			secure(a.VerifyClients),
+			Auth{},
+			TLS{CAFile: a.File, CertFile: cert, KeyFile: key},
+			[]string{refused + "unknown certificate authority"},
+		},
+		"another's certificate, 1.2": {
+			secure(a.VerifyClients, old),
+			Auth{},
+			TLS{CAFile: a.File, CertFile: cert, KeyFile: key},
+			[]string{refused + "unknown certificate authority"},
+		},
+		"an expired certificate": {
+			secure(a.VerifyClients),
+			Auth{},
+			TLS{CAFile: a.File, CertFile: expiredCert, KeyFile: expiredKey},
+			[]string{refused + "expired certificate"},
+		},
+		"an expired certificate, 1.2": {
+			secure(a.VerifyClients, old),
+			Auth{},
+			TLS{CAFile: a.File, CertFile: expiredCert, KeyFile: expiredKey},
+			[]string{refused + "expired certificate"},
+		},
 		"password": {
 			func(f *fake) {
 				f.mechanisms = []string{Plain}
 				f.prove = func([]byte) *saslauthenticate.Response {
-					return &saslauthenticate.Response{ErrorCode: 58, ErrorMessage: "Authentication failed: Invalid username or password"}
+					return &saslauthenticate.Response{
+						ErrorCode:    58,
+						ErrorMessage: "Authentication failed: Invalid username or password",
+					}
 				}
 			},
 			as(Plain),

@@ -181,7 +181,8 @@ func (f *fake) answer(request protocol.Message, known *bool) (stage, protocol.Me
 	case *apiversions.Request:
 		keys := []apiversions.ApiKeyResponse{}
 		for key, newest := range map[protocol.ApiKey]int16{
-			protocol.ApiVersions: 2, protocol.SaslHandshake: 1, protocol.SaslAuthenticate: 1, protocol.Metadata: 8, protocol.Produce: 8,
+			protocol.ApiVersions: 2, protocol.SaslHandshake: 1, protocol.SaslAuthenticate: 1, protocol.Metadata: 8,
+			protocol.Produce: 8,
 		} {
 			keys = append(keys, apiversions.ApiKeyResponse{ApiKey: int16(key), MaxVersion: newest})
 		}
@@ -224,7 +225,10 @@ const prompt = 5 * time.Second
 func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
 	t.Parallel()
 	a := testcert.ForTest(t, "test")
-	for name, at := range map[string]stage{"TLS handshake": handshaking, "versions": versions, "SASL handshake": naming, "SASL exchange": proving, "request": asking} {
+	for name, at := range map[string]stage{
+		"TLS handshake": handshaking, "versions": versions, "SASL handshake": naming,
+		"SASL exchange": proving, "request": asking,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, func(f *fake) {
@@ -233,13 +237,15 @@ func TestClient_survives_a_broker_that_freezes_without_closing(t *testing.T) {
 			})
 			const timeout = 2 * time.Second
 			c := must.Get(NewClient(Config{
-				Brokers: []string{f.addr()}, Timeout: timeout, TLS: TLS{CAFile: a.File}, Auth: Auth{Mechanism: Plain, User: "bridge", Password: "secret"},
+				Brokers: []string{f.addr()}, Timeout: timeout, TLS: TLS{CAFile: a.File},
+				Auth: Auth{Mechanism: Plain, User: "bridge", Password: "secret"},
 			}))(t)
 			defer c.Close()
 			for range 2 {
 				must.Prompt(t, "failing", timeout+prompt, func() time.Duration {
 					begin := time.Now()
-					if _, err := c.Topics(t.Context()); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+					if _, err := c.Topics(t.Context()); !errors.Is(err, context.DeadlineExceeded) &&
+						!errors.Is(err, os.ErrDeadlineExceeded) {
 						t.Errorf("it fails with %v", err)
 					}
 					took := time.Since(begin)

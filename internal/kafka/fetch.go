@@ -62,7 +62,8 @@ func (c *Client) bounds(ctx context.Context, topic string, first, last int, boun
 	for n := first; n < last; n++ {
 		offsets = append(offsets, kafkago.FirstOffsetOf(n), kafkago.LastOffsetOf(n))
 	}
-	res, err := c.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{topic: offsets}})
+	res, err := c.client.ListOffsets(ctx,
+		&kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{topic: offsets}})
 	if err != nil {
 		return err
 	}
@@ -82,33 +83,36 @@ func (c *Client) bounds(ctx context.Context, topic string, first, last int, boun
 // it; -1 if there is none.
 func (c *Client) Since(ctx context.Context, topic string, partition int32, t time.Time) (offset int64, err error) {
 	from := max(t.UnixMilli(), 0) // what is less has another meaning
-	err = c.do(ctx, fmt.Sprintf("look for a time in %s/%d", topic, partition), "operation Describe on Topic "+topic, func(ctx context.Context) error {
-		res, err := c.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{
-			Topics: map[string][]kafkago.OffsetRequest{topic: {{Partition: int(partition), Timestamp: from}}},
+	err = c.do(ctx, fmt.Sprintf("look for a time in %s/%d", topic, partition), "operation Describe on Topic "+topic,
+		func(ctx context.Context) error {
+			res, err := c.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{
+				Topics: map[string][]kafkago.OffsetRequest{topic: {{Partition: int(partition), Timestamp: from}}},
+			})
+			if err != nil {
+				return err
+			}
+			answers := res.Topics[topic]
+			if len(answers) != 1 {
+				return errors.New("the answer has not the partition")
+			}
+			if answers[0].Error != nil {
+				return answers[0].Error
+			}
+			offset = -1
+			for found := range answers[0].Offsets {
+				offset = found
+			}
+			return nil
 		})
-		if err != nil {
-			return err
-		}
-		answers := res.Topics[topic]
-		if len(answers) != 1 {
-			return errors.New("the answer has not the partition")
-		}
-		if answers[0].Error != nil {
-			return answers[0].Error
-		}
-		offset = -1
-		for found := range answers[0].Offsets {
-			offset = found
-		}
-		return nil
-	})
 	return offset, err
 }
 
 // Fetch calls f for records of a partition from an offset on, in order, as many as one answer has, and returns the
 // offset to go on from, and the one that the next record to be written will have. Where records were compacted away the
 // next offset is further than the last record that f saw. The record is f's; an error of f is returned as it is.
-func (c *Client) Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*Record) error) (next, end int64, err error) {
+func (c *Client) Fetch(
+	ctx context.Context, topic string, partition int32, offset int64, f func(*Record) error,
+) (next, end int64, err error) {
 	return c.fetch(ctx, topic, partition, offset, fetchBytes, f)
 }
 
@@ -130,21 +134,24 @@ func (c *Client) At(ctx context.Context, topic string, partition int32, offset i
 // errEnough ends a fetch that has shown what was looked for.
 var errEnough = errors.New("enough")
 
-func (c *Client) fetch(ctx context.Context, topic string, partition int32, offset, most int64, f func(*Record) error) (next, end int64, err error) {
+func (c *Client) fetch(
+	ctx context.Context, topic string, partition int32, offset, most int64, f func(*Record) error,
+) (next, end int64, err error) {
 	var records kafkago.RecordReader
-	err = c.do(ctx, fmt.Sprintf("fetch from %s/%d", topic, partition), "operation Read on Topic "+topic, func(ctx context.Context) error {
-		res, err := c.client.Fetch(ctx, &kafkago.FetchRequest{
-			Topic: topic, Partition: int(partition), Offset: offset, MinBytes: 1, MaxBytes: most, MaxWait: fetchWait,
+	err = c.do(ctx, fmt.Sprintf("fetch from %s/%d", topic, partition), "operation Read on Topic "+topic,
+		func(ctx context.Context) error {
+			res, err := c.client.Fetch(ctx, &kafkago.FetchRequest{
+				Topic: topic, Partition: int(partition), Offset: offset, MinBytes: 1, MaxBytes: most, MaxWait: fetchWait,
+			})
+			switch {
+			case err != nil:
+				return err
+			case res.Error != nil:
+				return res.Error
+			}
+			records, end = res.Records, res.HighWatermark
+			return nil
 		})
-		switch {
-		case err != nil:
-			return err
-		case res.Error != nil:
-			return res.Error
-		}
-		records, end = res.Records, res.HighWatermark
-		return nil
-	})
 	if err != nil {
 		return offset, 0, err
 	}

@@ -19,37 +19,38 @@ import (
 // anew under its name. It is empty where brokers have no such ids: Kafka has them from 2.8 on. The error is
 // [ErrNoTopic] if there is none. Nothing of this comes from memory.
 func (c *Client) Incarnation(ctx context.Context, topic string) (cluster, id string, err error) {
-	err = c.do(ctx, "ask for the id of topic "+topic, "operation Describe on Topic "+topic, func(ctx context.Context) error {
-		known, err := c.hasTopicIDs(ctx)
-		switch {
-		case err != nil:
-			return err
-		case !known:
-			res, err := c.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{topic}})
+	err = c.do(ctx, "ask for the id of topic "+topic, "operation Describe on Topic "+topic,
+		func(ctx context.Context) error {
+			known, err := c.hasTopicIDs(ctx)
+			switch {
+			case err != nil:
+				return err
+			case !known:
+				res, err := c.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{topic}})
+				if err != nil {
+					return err
+				}
+				cluster = res.ClusterID
+				if len(res.Topics) != 1 || errors.Is(res.Topics[0].Error, kafkago.UnknownTopicOrPartition) {
+					return ErrNoTopic
+				}
+				return res.Topics[0].Error
+			}
+			m, err := c.transport.RoundTrip(ctx, c.addr, &incarnation{client: c.cfg.ClientID, topic: topic})
 			if err != nil {
 				return err
 			}
-			cluster = res.ClusterID
-			if len(res.Topics) != 1 || errors.Is(res.Topics[0].Error, kafkago.UnknownTopicOrPartition) {
+			found := m.(*incarnation)
+			cluster, id = found.cluster, found.id
+			switch found.code {
+			case 0:
+				return nil
+			case kafkago.UnknownTopicOrPartition:
 				return ErrNoTopic
+			default:
+				return found.code
 			}
-			return res.Topics[0].Error
-		}
-		m, err := c.transport.RoundTrip(ctx, c.addr, &incarnation{client: c.cfg.ClientID, topic: topic})
-		if err != nil {
-			return err
-		}
-		found := m.(*incarnation)
-		cluster, id = found.cluster, found.id
-		switch found.code {
-		case 0:
-			return nil
-		case kafkago.UnknownTopicOrPartition:
-			return ErrNoTopic
-		default:
-			return found.code
-		}
-	})
+		})
 	return cluster, id, err
 }
 

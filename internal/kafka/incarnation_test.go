@@ -42,12 +42,14 @@ func TestIncarnation_reads_an_answer_and_leaves_what_follows(t *testing.T) {
 	for code, want := range map[byte]kafkago.Error{0: 0, 3: kafkago.UnknownTopicOrPartition} {
 		e := &conversation{answer: bytes.NewReader(append(metadataAnswer(code), "next"...))}
 		i := &incarnation{client: "me", topic: "topic"}
-		if _, err := i.RawExchange(e); err != nil || i.cluster != "cid" || i.id != "AQIDBAUGBwgJCgsMDQ4PEA" || i.code != want {
+		if _, err := i.RawExchange(e); err != nil || i.cluster != "cid" || i.id != "AQIDBAUGBwgJCgsMDQ4PEA" ||
+			i.code != want {
 			t.Errorf("%+v, %v", i, err)
 		}
 		rest, _ := io.ReadAll(e.answer)
 		assert.Equal(t, "next", string(rest), "%q is left", rest)
-		request := "\x00\x03\x00\x0a\x00\x00\x00\x00\x00\x02me\x00\x02" + string(make([]byte, 16)) + "\x06topic\x00\x00\x00\x00\x00"
+		request := "\x00\x03\x00\x0a\x00\x00\x00\x00\x00\x02me\x00\x02" + string(make([]byte, 16)) +
+			"\x06topic\x00\x00\x00\x00\x00"
 		assert.Equal(t, string(binary.BigEndian.AppendUint32(nil, uint32(len(request))))+request, e.String(),
 			"it asks")
 	}

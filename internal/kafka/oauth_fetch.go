@@ -36,10 +36,16 @@ type tokenFetcher struct {
 
 func newTokenFetcher(a Auth) *tokenFetcher {
 	return &tokenFetcher{
-		config: clientcredentials.Config{ClientID: a.ClientID, ClientSecret: a.ClientSecret, TokenURL: a.TokenURL, Scopes: a.Scopes},
+		config: clientcredentials.Config{
+			ClientID: a.ClientID, ClientSecret: a.ClientSecret, TokenURL: a.TokenURL,
+			Scopes: a.Scopes,
+		},
 		client: &http.Client{
-			Timeout:   fetchTimeout,
-			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSHandshakeTimeout: fetchTimeout},
+			Timeout: fetchTimeout,
+			Transport: &http.Transport{
+				Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+				TLSHandshakeTimeout: fetchTimeout,
+			},
 			// The secret is for who was named, not for whom he names.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},

@@ -60,7 +60,8 @@ func TestBearer_reads_its_file_again_for_each_connection(t *testing.T) {
 		}
 	}
 	_ = os.Remove(file)
-	if _, _, err := m.Start(t.Context()); !errors.Is(err, os.ErrNotExist) || err.Error() != "read the token: open "+file+": no such file or directory" {
+	if _, _, err := m.Start(t.Context()); !errors.Is(err, os.ErrNotExist) ||
+		err.Error() != "read the token: open "+file+": no such file or directory" {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -76,7 +77,8 @@ func TestBearer_repeats_why_a_broker_refuses_in_one_line_without_the_token(t *te
 		strings.Repeat("x", 511) + "é" + "and the rest": "the broker refuses the token: " + strings.Repeat("x", 511) + "...",
 	} {
 		session, _ := must.Get2(m.Start(t.Context()))(t)
-		if done, answer, err := session.Next(t.Context(), []byte(challenge)); done || answer != nil || err == nil || err.Error() != want {
+		if done, answer, err := session.Next(t.Context(), []byte(challenge)); done || answer != nil || err == nil ||
+			err.Error() != want {
 			t.Errorf("%q: %v, %q, %v; want %s", challenge, done, answer, err, want)
 		}
 	}
@@ -90,7 +92,10 @@ func FuzzReadable(f *testing.F) {
 		s := readable(said, secret)
 		assert.True(t, utf8.ValidString(s) && len(s) <= maxReason+len("...") &&
 			!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", s)
-		alnum := !strings.ContainsFunc(secret, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+		alnum := !strings.ContainsFunc(secret, func(r rune) bool {
+			return r > unicode.MaxASCII ||
+				!unicode.IsLetter(r) && !unicode.IsDigit(r)
+		})
 		assert.True(t, secret == "" || !alnum || strings.Contains(redacted, secret) || !strings.Contains(s, secret),
 			"%q holds the secret", s)
 	})
@@ -103,13 +108,17 @@ func (i issuer) RoundTrip(r *http.Request) (*http.Response, error) { return i(r)
 
 func answer(status int, body string) *http.Response {
 	return &http.Response{
-		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), Body: io.NopCloser(strings.NewReader(body)),
+		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),
+		Body:   io.NopCloser(strings.NewReader(body)),
 		Header: http.Header{"Content-Type": {"application/json"}},
 	}
 }
 
 func fetcher(i issuer) *tokenFetcher {
-	f := newTokenFetcher(Auth{TokenURL: "https://issuer.test/token", ClientID: "bridge", ClientSecret: "hunter2", Scopes: []string{"a", "b"}})
+	f := newTokenFetcher(Auth{
+		TokenURL: "https://issuer.test/token", ClientID: "bridge", ClientSecret: "hunter2",
+		Scopes: []string{"a", "b"},
+	})
 	f.client.Transport = i
 	return f
 }
@@ -131,7 +140,8 @@ func TestTokenFetcher_asks_as_its_client(t *testing.T) {
 	f := fetcher(func(r *http.Request) (*http.Response, error) {
 		body, _ := io.ReadAll(r.Body)
 		user, password, _ := r.BasicAuth()
-		if r.Method != http.MethodPost || r.URL.String() != "https://issuer.test/token" || user != "bridge" || password != "hunter2" ||
+		if r.Method != http.MethodPost || r.URL.String() != "https://issuer.test/token" || user != "bridge" ||
+			password != "hunter2" ||
 			string(body) != "grant_type=client_credentials&scope=a+b" {
 			t.Errorf("%s %s by %s: %s", r.Method, r.URL, user, body)
 		}
@@ -194,7 +204,8 @@ func TestTokenFetcher_asks_once_for_all_who_wait(t *testing.T) {
 		}
 		hurried := must.Within(t, 500*time.Millisecond)
 		synctest.Wait()
-		if _, err := f.token(hurried); !errors.Is(err, context.DeadlineExceeded) || err.Error() != "fetch a token: context deadline exceeded" {
+		if _, err := f.token(hurried); !errors.Is(err, context.DeadlineExceeded) ||
+			err.Error() != "fetch a token: context deadline exceeded" {
 			t.Errorf("who cannot wait got %v", err)
 		}
 		all.Wait()
@@ -239,8 +250,14 @@ func TestTokenFetcher_says_in_one_line_what_went_wrong_and_no_secret(t *testing.
 			},
 			from + " says 401 Unauthorized: invalid_client: wrong secret [redacted]",
 		},
-		"no JSON":  {func(*http.Request) (*http.Response, error) { return answer(503, "<html>hunter2"), nil }, from + " says 503 Service Unavailable"},
-		"no token": {func(*http.Request) (*http.Response, error) { return answer(200, `{}`), nil }, from + ": oauth2: server response missing access_token"},
+		"no JSON": {
+			func(*http.Request) (*http.Response, error) { return answer(503, "<html>hunter2"), nil },
+			from + " says 503 Service Unavailable",
+		},
+		"no token": {
+			func(*http.Request) (*http.Response, error) { return answer(200, `{}`), nil },
+			from + ": oauth2: server response missing access_token",
+		},
 		"nonsense": {
 			func(*http.Request) (*http.Response, error) { return answer(200, `{"access_token":"a b"}`), nil },
 			"fetch a token: what https://issuer.test/token sent is none: it holds a character that no token has",
@@ -254,7 +271,10 @@ func TestTokenFetcher_says_in_one_line_what_went_wrong_and_no_secret(t *testing.
 			},
 			from + " says 307 Temporary Redirect",
 		},
-		"away": {func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }, from + ": connection refused"},
+		"away": {
+			func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") },
+			from + ": connection refused",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := fetcher(c.give).token(t.Context())

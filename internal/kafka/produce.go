@@ -19,7 +19,9 @@ import (
 // leader are under way at most, not counting those of partitions that were slow in company: such a one has requests of
 // its own until it is not slow any more. While much is handed over, a request waits for up to a millisecond, so that
 // more share it.
-func (c *Client) Produce(ctx context.Context, topic string, partition int32, addressed []byte) (offset int64, err error) {
+func (c *Client) Produce(
+	ctx context.Context, topic string, partition int32, addressed []byte,
+) (offset int64, err error) {
 	p := &parcel{place: place{topic, partition}, data: addressed, done: make(chan delivery, 1)}
 	err = c.do(ctx, "produce to "+p.place.String(), "operation Write on Topic "+topic, func(ctx context.Context) error {
 		leader, err := c.leader(ctx, p.place)

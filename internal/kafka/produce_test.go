@@ -99,7 +99,8 @@ func TestHarbour_bounds_requests_of_several_batches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shore{answer: after(10 * time.Millisecond)}
 		h := newHarbour(s.send)
-		takeAll(t, h, 1, append(parcelsOf(0, 1), parcelOf(2, maxRequest-10), parcelOf(3, 11), parcelOf(4, 10), parcelOf(5, maxRequest+1)))
+		takeAll(t, h, 1, append(parcelsOf(0, 1), parcelOf(2, maxRequest-10), parcelOf(3, 11), parcelOf(4, 10),
+			parcelOf(5, maxRequest+1)))
 		h.close()
 		s.check(t, "1: t/0", "1: t/1", "1: t/2 t/4", "1: t/3", "1: t/5")
 	})
@@ -124,9 +125,17 @@ func TestHarbour_waits_for_company_while_much_is_handed_over(t *testing.T) {
 		wait        time.Duration
 		soon, later []string
 	}{
-		"after little":           {busy - 1, pace / 2, []string{"1: t/0", "1: t/1", "1: t/2"}, []string{"1: t/0", "1: t/1", "1: t/2", "1: t/3"}},
-		"after much":             {busy, pace / 2, []string{"1: t/0"}, []string{"1: t/0", "1: t/1 t/2", "1: t/3"}},
-		"after much, long since": {busy, pace, []string{"1: t/0", "1: t/1", "1: t/2"}, []string{"1: t/0", "1: t/1", "1: t/2", "1: t/3"}},
+		"after little": {
+			busy - 1, pace / 2,
+			[]string{"1: t/0", "1: t/1", "1: t/2"},
+			[]string{"1: t/0", "1: t/1", "1: t/2", "1: t/3"},
+		},
+		"after much": {busy, pace / 2, []string{"1: t/0"}, []string{"1: t/0", "1: t/1 t/2", "1: t/3"}},
+		"after much, long since": {
+			busy, pace,
+			[]string{"1: t/0", "1: t/1", "1: t/2"},
+			[]string{"1: t/0", "1: t/1", "1: t/2", "1: t/3"},
+		},
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			s := &shore{answer: after(pace / 100)}

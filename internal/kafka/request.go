@@ -69,7 +69,10 @@ func leaderOf(cluster protocol.Cluster, p place) (none protocol.Broker, _ error)
 func (c *Client) send(leader int32, load []*parcel) ([]delivery, error) {
 	ctx, cancel := context.WithTimeout(c.life, c.cfg.Timeout)
 	defer cancel()
-	m, err := c.transport.RoundTrip(ctx, c.addr, &produce{client: c.cfg.ClientID, timeout: c.cfg.Timeout, leader: leader, load: load})
+	m, err := c.transport.RoundTrip(ctx, c.addr, &produce{
+		client: c.cfg.ClientID, timeout: c.cfg.Timeout, leader: leader,
+		load: load,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +122,9 @@ func (r *produce) Required(versions map[protocol.ApiKey]int16) bool {
 // own requests.
 func (r *produce) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if r.version < oldestProduce || r.version > newestProduce {
-		return nil, fmt.Errorf("the broker takes version %d of Produce requests at most; those from %d on are needed, which Kafka has from 0.11 on", r.version, oldestProduce)
+		return nil,
+			fmt.Errorf("the broker takes version %d of Produce requests at most; those from %d on are needed, which Kafka has "+
+				"from 0.11 on", r.version, oldestProduce)
 	}
 	if err := r.write(rw); err != nil {
 		return nil, err

@@ -45,13 +45,17 @@ func TestProduce_request_has_each_batch_once_by_topic(t *testing.T) {
 		var answer bytes.Buffer
 		if err := protocol.WriteResponse(&answer, version, 0, &produceapi.Response{Topics: []produceapi.ResponseTopic{
 			{Topic: "a", Partitions: []produceapi.ResponsePartition{{Partition: 7, BaseOffset: 70}}},
-			{Topic: "b", Partitions: []produceapi.ResponsePartition{{Partition: 0, ErrorCode: int16(kafkago.NotLeaderForPartition), BaseOffset: -1}, {Partition: 1, BaseOffset: 11}}},
+			{Topic: "b", Partitions: []produceapi.ResponsePartition{{
+				Partition: 0,
+				ErrorCode: int16(kafkago.NotLeaderForPartition), BaseOffset: -1,
+			}, {Partition: 1, BaseOffset: 11}}},
 		}}); err != nil {
 			t.Fatal(err)
 		}
 		w := &wireOf{answer: &answer}
 		must.Get(r.RawExchange(w))(t)
-		if d := r.deliveries; d[0] != (delivery{offset: 11}) || d[1] != (delivery{offset: 70}) || !errors.Is(d[2].err, kafkago.NotLeaderForPartition) {
+		if d := r.deliveries; d[0] != (delivery{offset: 11}) || d[1] != (delivery{offset: 70}) ||
+			!errors.Is(d[2].err, kafkago.NotLeaderForPartition) {
 			t.Errorf("version %d: %+v", version, d)
 		}
 		checkRequest(t, w, version)
@@ -82,7 +86,8 @@ func TestProduce_takes_no_silence_for_an_answer(t *testing.T) {
 	r.read(&produceapi.Response{Topics: []produceapi.ResponseTopic{{Topic: "a", Partitions: []produceapi.ResponsePartition{
 		{Partition: 1, ErrorCode: int16(kafkago.InvalidRecord), ErrorMessage: "no key"},
 	}}}})
-	if d := r.deliveries; !errors.Is(d[0].err, errMissing) || !errors.Is(d[1].err, kafkago.InvalidRecord) || !strings.Contains(d[1].err.Error(), "no key") {
+	if d := r.deliveries; !errors.Is(d[0].err, errMissing) || !errors.Is(d[1].err, kafkago.InvalidRecord) ||
+		!strings.Contains(d[1].err.Error(), "no key") {
 		t.Errorf("%+v", d)
 	}
 }

@@ -30,10 +30,14 @@ func TestTLS_names_everything_that_is_wrong(t *testing.T) {
 		"a CA that is away":  {TLS{CAFile: "/nowhere/ca"}, "tls: CA: open /nowhere/ca: no such file or directory"},
 		"a CA without any":   {TLS{CAFile: empty}, "tls: CA " + empty + ": no certificate in it"},
 		"half a certificate": {TLS{CertFile: cert}, "tls: a certificate and its key go together"},
-		"another's key":      {TLS{CertFile: cert, KeyFile: other}, "tls: certificate " + cert + " with key " + other + ": tls: private key does not match public key"},
+		"another's key": {
+			TLS{CertFile: cert, KeyFile: other},
+			"tls: certificate " + cert + " with key " + other + ": tls: private key does not match public key",
+		},
 		"both": {
 			TLS{CAFile: empty, CertFile: "/nowhere/cert", KeyFile: key},
-			"tls: CA " + empty + ": no certificate in it\ntls: certificate /nowhere/cert with key " + key + ": open /nowhere/cert: no such file or directory",
+			"tls: CA " + empty + ": no certificate in it\ntls: certificate /nowhere/cert with key " + key +
+				": open /nowhere/cert: no such file or directory",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +109,8 @@ func TestTLS_shows_a_renewed_certificate_on_the_next_connection(t *testing.T) {
 	assert.True(t, name == "before" && err == nil, "first %q, %v", name, err)
 	copyFile(t, newCert, cert)
 	const mismatch = "tls: private key does not match public key"
-	if name, err := seen(t, server, client); err == nil || err.Error() != "tls: certificate "+cert+" with key "+key+": "+mismatch {
+	if name, err := seen(t, server, client); err == nil ||
+		err.Error() != "tls: certificate "+cert+" with key "+key+": "+mismatch {
 		t.Errorf("half renewed: %q, %v", name, err)
 	}
 	copyFile(t, newKey, key)

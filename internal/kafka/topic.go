@@ -69,20 +69,21 @@ func (c *Client) CreateTopic(ctx context.Context, t TopicSpec) error {
 	for name, value := range t.Settings {
 		config.ConfigEntries = append(config.ConfigEntries, kafkago.ConfigEntry{ConfigName: name, ConfigValue: value})
 	}
-	return c.do(ctx, "create topic "+t.Name, "operation Create on Topic "+t.Name+", or on the Cluster", func(ctx context.Context) error {
-		res, err := c.client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{config}})
-		if err != nil {
-			return err
-		}
-		switch err := res.Errors[t.Name]; {
-		case errors.Is(err, kafkago.TopicAlreadyExists):
-			return nil
-		case errors.Is(err, kafkago.InvalidReplicationFactor):
-			return c.tooFew(ctx, t.Replicas, err)
-		default:
-			return err
-		}
-	})
+	return c.do(ctx, "create topic "+t.Name, "operation Create on Topic "+t.Name+", or on the Cluster",
+		func(ctx context.Context) error {
+			res, err := c.client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{config}})
+			if err != nil {
+				return err
+			}
+			switch err := res.Errors[t.Name]; {
+			case errors.Is(err, kafkago.TopicAlreadyExists):
+				return nil
+			case errors.Is(err, kafkago.InvalidReplicationFactor):
+				return c.tooFew(ctx, t.Replicas, err)
+			default:
+				return err
+			}
+		})
 }
 
 // tooFew adds to the broker's refusal of a number of replicas how many there can be.
@@ -95,7 +96,8 @@ func (c *Client) tooFew(ctx context.Context, replicas int, refusal error) error 
 	if replicas <= 0 {
 		asked = "it was to have as many replicas as the brokers' default.replication.factor says"
 	}
-	return fmt.Errorf("%w: %s, and the number of brokers is %d: set replicas to at most that", refusal, asked, len(res.Brokers))
+	return fmt.Errorf("%w: %s, and the number of brokers is %d: set replicas to at most that", refusal, asked,
+		len(res.Brokers))
 }
 
 // Brokers returns how many there are.
@@ -113,25 +115,27 @@ func (c *Client) Brokers(ctx context.Context) (n int, err error) {
 // Settings returns those settings of a topic that are asked for, defaults included. What a broker does not know is
 // missing.
 func (c *Client) Settings(ctx context.Context, topic string, names ...string) (settings map[string]string, err error) {
-	err = c.do(ctx, "read the settings of "+topic, "operation DescribeConfigs on Topic "+topic, func(ctx context.Context) error {
-		res, err := c.client.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
-			ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic, ConfigNames: names,
-		}}})
-		if err != nil {
-			return err
-		}
-		settings = map[string]string{}
-		for _, r := range res.Resources {
-			if r.Error != nil {
-				return r.Error
+	err = c.do(ctx, "read the settings of "+topic, "operation DescribeConfigs on Topic "+topic,
+		func(ctx context.Context) error {
+			res, err := c.client.DescribeConfigs(ctx,
+				&kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
+					ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic, ConfigNames: names,
+				}}})
+			if err != nil {
+				return err
 			}
-			for _, e := range r.ConfigEntries {
-				if slices.Contains(names, e.ConfigName) {
-					settings[e.ConfigName] = e.ConfigValue
+			settings = map[string]string{}
+			for _, r := range res.Resources {
+				if r.Error != nil {
+					return r.Error
+				}
+				for _, e := range r.ConfigEntries {
+					if slices.Contains(names, e.ConfigName) {
+						settings[e.ConfigName] = e.ConfigValue
+					}
 				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	return settings, err
 }

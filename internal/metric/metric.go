@@ -68,7 +68,8 @@ func NewCounter(name string) *prometheus.CounterVec {
 // NewHistogram returns the histogram that is defined with the name.
 func NewHistogram(name string, buckets []float64) *prometheus.HistogramVec {
 	m := of(name, Histogram)
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.FullName(), Help: m.Help, Buckets: buckets}, m.Labels)
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.FullName(), Help: m.Help, Buckets: buckets},
+		m.Labels)
 }
 
 // NewGauge returns the gauge that is defined with the name and has no labels; its value is asked for when it is read.

@@ -23,7 +23,8 @@ func pipelines() []Metric {
 		},
 		{
 			Name: "delivery_seconds", Type: Histogram, Labels: each,
-			Help: "From a write at the API server, as far as the object tells (whole seconds), to the acknowledgement of its event.",
+			Help: "From a write at the API server, as far as the object tells (whole seconds), to the acknowledgement of its " +
+				"event.",
 			Look: "Live events in binary mode; a write is on average half a second older than its object says.",
 		},
 		{
@@ -43,7 +44,8 @@ func pipelines() []Metric {
 		},
 		{
 			Name: "buffer_limit_bytes", Type: Gauge, Labels: each,
-			Help: "Bytes that may be held between the API server and the broker's acknowledgement; a larger object passes alone.",
+			Help: "Bytes that may be held between the API server and the broker's acknowledgement; a larger object " +
+				"passes alone.",
 			Look: "The pipeline's share of `buffer.maxBytes`.",
 		},
 		{
@@ -99,7 +101,8 @@ func process() []Metric {
 		},
 		{
 			Name: "config_reloads_total", Type: Counter, Labels: []string{"result"}, Optional: true,
-			Help: "Times that the configuration file was read again, by what became of it: applied, unchanged or refused; where it is read again.",
+			Help: "Times that the configuration file was read again, by what became of it: applied, unchanged or refused; " +
+				"where it is read again.",
 			Look: "`applied` that nobody asked for: who changes the file?",
 		},
 		{
@@ -134,9 +137,10 @@ func client() []Metric {
 			Look: "",
 		},
 		{
-			Name: "rest_client_request_retries_total", Foreign: true, Type: Counter, Labels: []string{"code", "host", "verb"}, Optional: true,
-			Help: "Number of HTTP requests that client-go made again; there from the first one on.",
-			Look: "",
+			Name: "rest_client_request_retries_total", Foreign: true, Type: Counter, Labels: []string{"code", "host", "verb"},
+			Optional: true,
+			Help:     "Number of HTTP requests that client-go made again; there from the first one on.",
+			Look:     "",
 		},
 	}
 }

@@ -19,12 +19,15 @@ func streams() []Metric {
 		{
 			Name: "events_published_total", Type: Counter, Labels: []string{"op", "pipeline", "reason", "stream"},
 			Help: "Events that the broker acknowledged as new.",
-			Look: "`op` and `reason` are those of the event; `reason` is `watch` for what happens as it happens. Those of other reasons are there from the first event on.",
+			Look: "`op` and `reason` are those of the event; `reason` is `watch` for what happens as it happens. Those of " +
+				"other reasons are there from the first event on.",
 		},
 		{
 			Name: "events_filtered_total", Type: Counter, Labels: []string{"pipeline", "reason", "stream"},
 			Help: "Changes that the configuration says not to publish.",
-			Look: "`reason` is `operation`, as `operations` does not list it; `unchanged`, as only what `ignoreChanges` names is different; `expression`, as `filter` is false; `error`, as `filter` cannot be evaluated and `onFilterError` is `drop`. There from the first one on.",
+			Look: "`reason` is `operation`, as `operations` does not list it; `unchanged`, as only what `ignoreChanges` names " +
+				"is different; `expression`, as `filter` is false; `error`, as `filter` cannot be evaluated and `onFilterError` " +
+				"is `drop`. There from the first one on.",
 		},
 		{
 			Name: "filter_errors_total", Type: Counter, Labels: each,
@@ -49,7 +52,8 @@ func streams() []Metric {
 		{
 			Name: "gaps_total", Type: Counter, Labels: each,
 			Help: "Gaps announced in the log.",
-			Look: "Between the versions of the `gap` event, states in between may be unknown; final states and deletions are not.",
+			Look: "Between the versions of the `gap` event, states in between may be unknown; final states and deletions are " +
+				"not.",
 		},
 		{
 			Name: "relists_total", Type: Counter, Labels: each,
@@ -64,7 +68,8 @@ func streams() []Metric {
 		{
 			Name: "watch_restarts_total", Type: Counter, Labels: []string{"pipeline", "reason", "stream"},
 			Help: "Watches and pages of lists that were broken off.",
-			Look: "`ended` is the API server's habit, every few minutes; `moved`, `detached` and `asked` are the bridge's own doing. Others are errors. There from the first one of a reason on.",
+			Look: "`ended` is the API server's habit, every few minutes; `moved`, `detached` and `asked` are the bridge's own " +
+				"doing. Others are errors. There from the first one of a reason on.",
 		},
 		{
 			Name: "histories_total", Type: Counter, Labels: each,

@@ -50,7 +50,8 @@ const (
 // happened is true where a counter has risen in the window, or is younger than that and not 0: what a process counts
 // before it is first asked is counted, too.
 func happened(by, counter, window string) string {
-	return fmt.Sprintf("sum by (%[1]s) ((%[2]s unless %[2]s offset %[3]s) or increase(%[2]s[%[3]s])) > 0", by, counter, window)
+	return fmt.Sprintf("sum by (%[1]s) ((%[2]s unless %[2]s offset %[3]s) or increase(%[2]s[%[3]s])) > 0", by, counter,
+		window)
 }
 
 // Alerts returns all alerting rules.
@@ -66,21 +67,24 @@ func deliveryAlerts() []Alert {
 		},
 		{
 			Name: "KubeEventbridgeNotWatching", For: "5m", Severity: critical,
-			Expr:        "min by (" + byStream + ") (kube_eventbridge_stream_watching) == 0",
-			Summary:     "Pipeline {{ $labels.pipeline }} does not watch {{ $labels.stream }}.",
-			Description: "What changes meanwhile is published later, as long as the API server remembers it, or else behind a gap.",
+			Expr:    "min by (" + byStream + ") (kube_eventbridge_stream_watching) == 0",
+			Summary: "Pipeline {{ $labels.pipeline }} does not watch {{ $labels.stream }}.",
+			Description: "What changes meanwhile is published later, as long as the API server remembers it, or else behind a " +
+				"gap.",
 		},
 		{
 			Name: "KubeEventbridgePipelineEnded", For: "1m", Severity: critical,
-			Expr:        "max by (" + byPipeline + ") (kube_eventbridge_pipeline_ended) == 1",
-			Summary:     "Pipeline {{ $labels.pipeline }} has ended.",
-			Description: "Its checkpoint, stream or topic must not be used; `/readyz` says why. The other pipelines go on. It is tried again every quarter of an hour at least.",
+			Expr:    "max by (" + byPipeline + ") (kube_eventbridge_pipeline_ended) == 1",
+			Summary: "Pipeline {{ $labels.pipeline }} has ended.",
+			Description: "Its checkpoint, stream or topic must not be used; `/readyz` says why. The other pipelines go on. It " +
+				"is tried again every quarter of an hour at least.",
 		},
 		{
 			Name: "KubeEventbridgeBrokerAway", For: "2m", Severity: warning,
-			Expr:        "max by (" + byPipeline + ") (kube_eventbridge_broker_ready) == 0",
-			Summary:     "The broker of pipeline {{ $labels.pipeline }} takes no messages.",
-			Description: "It cannot be reached, or answers and refuses something, for example because it is full; `/readyz` says which. What is read waits in the buffer; when that is full, reading waits.",
+			Expr:    "max by (" + byPipeline + ") (kube_eventbridge_broker_ready) == 0",
+			Summary: "The broker of pipeline {{ $labels.pipeline }} takes no messages.",
+			Description: "It cannot be reached, or answers and refuses something, for example because it is full; `/readyz` " +
+				"says which. What is read waits in the buffer; when that is full, reading waits.",
 		},
 		{
 			Name: "KubeEventbridgeRetrying", For: "10m", Severity: warning,
@@ -90,15 +94,17 @@ func deliveryAlerts() []Alert {
 		},
 		{
 			Name: "KubeEventbridgeBufferFull", For: "5m", Severity: warning,
-			Expr:        "kube_eventbridge:buffer:ratio > %bufferRatio%",
-			Summary:     "The buffer of pipeline {{ $labels.pipeline }} is {{ $value | humanizePercentage }} full.",
-			Description: "The broker is slower than the cluster. Reading waits; if that lasts longer than the API server remembers, there will be a gap.",
+			Expr:    "kube_eventbridge:buffer:ratio > %bufferRatio%",
+			Summary: "The buffer of pipeline {{ $labels.pipeline }} is {{ $value | humanizePercentage }} full.",
+			Description: "The broker is slower than the cluster. Reading waits; if that lasts longer than the API server " +
+				"remembers, there will be a gap.",
 		},
 		{
 			Name: "KubeEventbridgeNotCommitting", For: "5m", Severity: warning,
-			Expr:        "max by (" + byPipeline + ") (kube_eventbridge_checkpoint_age_seconds) > %checkpointAgeSeconds%",
-			Summary:     "Pipeline {{ $labels.pipeline }} has not saved its position for {{ $value | humanizeDuration }}.",
-			Description: "A restart would read as much again. Nothing is published twice for it, as long as the broker remembers.",
+			Expr:    "max by (" + byPipeline + ") (kube_eventbridge_checkpoint_age_seconds) > %checkpointAgeSeconds%",
+			Summary: "Pipeline {{ $labels.pipeline }} has not saved its position for {{ $value | humanizeDuration }}.",
+			Description: "A restart would read as much again. Nothing is published twice for it, as long as the broker " +
+				"remembers.",
 		},
 	}
 }
@@ -107,15 +113,17 @@ func lossAlerts() []Alert {
 	return []Alert{
 		{
 			Name: "KubeEventbridgeRefused", Severity: warning,
-			Expr:        happened(byStream, "kube_eventbridge_publish_failures_total", "15m"),
-			Summary:     "Events of {{ $labels.stream }} in pipeline {{ $labels.pipeline }} were refused by the broker for good.",
-			Description: "In the place of each stands a rejected event, which says why. `kube_eventbridge_refused_objects` counts the objects of which the broker takes not even that.",
+			Expr:    happened(byStream, "kube_eventbridge_publish_failures_total", "15m"),
+			Summary: "Events of {{ $labels.stream }} in pipeline {{ $labels.pipeline }} were refused by the broker for good.",
+			Description: "In the place of each stands a rejected event, which says why. `kube_eventbridge_refused_objects` " +
+				"counts the objects of which the broker takes not even that.",
 		},
 		{
 			Name: "KubeEventbridgeGap", Severity: info,
-			Expr:        happened(byStream, "kube_eventbridge_gaps_total", "15m"),
-			Summary:     "A gap was announced in {{ $labels.stream }} of pipeline {{ $labels.pipeline }}.",
-			Description: "The gap event and `kube-eventbridge status` have the cause. Final states and deletions are in the log; states in between may not be.",
+			Expr:    happened(byStream, "kube_eventbridge_gaps_total", "15m"),
+			Summary: "A gap was announced in {{ $labels.stream }} of pipeline {{ $labels.pipeline }}.",
+			Description: "The gap event and `kube-eventbridge status` have the cause. Final states and deletions are in the " +
+				"log; states in between may not be.",
 		},
 		{
 			Name: "KubeEventbridgeLogLost", Severity: critical,
@@ -125,9 +133,10 @@ func lossAlerts() []Alert {
 		},
 		{
 			Name: "KubeEventbridgeOtherWriter", Severity: warning,
-			Expr:        happened(byPipeline, "kube_eventbridge_foreign_events_total", "15m"),
-			Summary:     "Another process publishes as pipeline {{ $labels.pipeline }}.",
-			Description: "Two bridges publish the same objects, each with a checkpoint of its own. Nothing is lost, but each numbers the events of the other again and announces gaps.",
+			Expr:    happened(byPipeline, "kube_eventbridge_foreign_events_total", "15m"),
+			Summary: "Another process publishes as pipeline {{ $labels.pipeline }}.",
+			Description: "Two bridges publish the same objects, each with a checkpoint of its own. Nothing is lost, but each " +
+				"numbers the events of the other again and announces gaps.",
 		},
 		{
 			Name: "KubeEventbridgeHistoryRestored", Severity: warning,
@@ -138,15 +147,19 @@ func lossAlerts() []Alert {
 		},
 		{
 			Name: "KubeEventbridgeAuditDifferences", Severity: warning,
-			Expr:        happened(byStream, "kube_eventbridge_audit_differences_total", "1h"),
-			Summary:     "The log of {{ $labels.stream }} in pipeline {{ $labels.pipeline }} had other states than existed.",
-			Description: "They are corrected in the log. Something was lost on the way, or somebody else has written to the log.",
+			Expr:    happened(byStream, "kube_eventbridge_audit_differences_total", "1h"),
+			Summary: "The log of {{ $labels.stream }} in pipeline {{ $labels.pipeline }} had other states than existed.",
+			Description: "They are corrected in the log. Something was lost on the way, or somebody else has written to " +
+				"the log.",
 		},
 		{
 			Name: "KubeEventbridgeWatchesRestart", For: "5m", Severity: warning,
-			Expr:        "sum by (" + byStream + `) (increase(kube_eventbridge_watch_restarts_total{reason!~"ended|moved|detached|asked"}[15m])) > %watchRestarts%`,
-			Summary:     "Watches of {{ $labels.stream }} in pipeline {{ $labels.pipeline }} broke off {{ $value | humanize }} times in a quarter of an hour.",
-			Description: "The API server, or what is between it and the bridge, ends them early. Events are late for it, and the API server works more.",
+			Expr: "sum by (" + byStream +
+				`) (increase(kube_eventbridge_watch_restarts_total{reason!~"ended|moved|detached|asked"}[15m])) > %watchRestarts%`,
+			Summary: "Watches of {{ $labels.stream }} in pipeline {{ $labels.pipeline }} broke off {{ $value | humanize " +
+				"}} times in a quarter of an hour.",
+			Description: "The API server, or what is between it and the bridge, ends them early. Events are late for it, and " +
+				"the API server works more.",
 		},
 	}
 }
@@ -173,9 +186,10 @@ func processAlerts() []Alert {
 		},
 		{
 			Name: "KubeEventbridgeSeveralLead", For: "2m", Severity: critical,
-			Expr:        "sum by (" + byProcess + ") (kube_eventbridge_leader) > 1",
-			Summary:     "{{ $value }} processes of {{ $labels.job }} believe that they lead.",
-			Description: "The broker refuses what all but the newest publish. They have different Leases, or are different bridges with one job.",
+			Expr:    "sum by (" + byProcess + ") (kube_eventbridge_leader) > 1",
+			Summary: "{{ $value }} processes of {{ $labels.job }} believe that they lead.",
+			Description: "The broker refuses what all but the newest publish. They have different Leases, or are different " +
+				"bridges with one job.",
 		},
 		{
 			Name: "KubeEventbridgeReloadRefused", For: "1m", Severity: warning,
@@ -195,10 +209,12 @@ func Records() []Record {
 		return "histogram_quantile(0.99, sum by (" + byPipeline + ", le) (rate(" + histogram + "_bucket[5m])))"
 	}
 	return []Record{
-		{"kube_eventbridge:events_published:rate5m", "sum by (" + byPipeline + ", op) (rate(kube_eventbridge_events_published_total[5m]))"},
+		{"kube_eventbridge:events_published:rate5m", "sum by (" + byPipeline +
+			", op) (rate(kube_eventbridge_events_published_total[5m]))"},
 		{"kube_eventbridge:delivery_seconds:p99_5m", p99("kube_eventbridge_delivery_seconds")},
 		{"kube_eventbridge:publish_seconds:p99_5m", p99("kube_eventbridge_publish_seconds")},
-		{"kube_eventbridge:buffer:ratio", "max by (" + byPipeline + ") (kube_eventbridge_buffered_bytes / kube_eventbridge_buffer_limit_bytes)"},
+		{"kube_eventbridge:buffer:ratio", "max by (" + byPipeline +
+			") (kube_eventbridge_buffered_bytes / kube_eventbridge_buffer_limit_bytes)"},
 	}
 }
 

@@ -42,7 +42,8 @@ func quantiles(histogram string) []line {
 	for _, q := range []string{"0.5", "0.99"} {
 		out = append(out, line{
 			"p" + strings.TrimPrefix(q, "0.") + " {{pipeline}}",
-			fmt.Sprintf("histogram_quantile(%s, sum by (pipeline, le) (rate(%s_bucket{%s}[$__rate_interval])))", q, histogram, selectedPipeline),
+			fmt.Sprintf("histogram_quantile(%s, sum by (pipeline, le) (rate(%s_bucket{%s}[$__rate_interval])))", q, histogram,
+				selectedPipeline),
 		})
 	}
 	return out
@@ -56,18 +57,50 @@ func each(aggregate, by, gauge string) string {
 func sections() []section {
 	return []section{
 		{"Now", []graph{
-			{title: "Oldest change not in the log", unit: "s", single: true, width: 5, about: "The one that pages.", lines: []line{{"", "max(kube_eventbridge_oldest_unsettled_seconds{" + selectedPipeline + "})"}}},
-			{title: "Events a second", unit: "ops", single: true, width: 5, lines: []line{{"", "sum(rate(kube_eventbridge_events_published_total{" + selectedPipeline + "}[$__rate_interval]))"}}},
-			{title: "Streams without a watch", unit: "short", single: true, width: 5, lines: []line{{"", "count(kube_eventbridge_stream_watching{" + selectedPipeline + "} == 0) or vector(0)"}}},
-			{title: "Brokers ready", unit: "short", single: true, width: 4, lines: []line{{"", "sum(kube_eventbridge_broker_ready{" + selectedPipeline + "})"}}},
-			{title: "Processes that lead", unit: "short", single: true, width: 5, about: "With leader election, 1.", lines: []line{{"", "sum(kube_eventbridge_leader{" + selected + "})"}}},
+			{
+				title: "Oldest change not in the log", unit: "s", single: true, width: 5, about: "The one that pages.",
+				lines: []line{{"", "max(kube_eventbridge_oldest_unsettled_seconds{" + selectedPipeline + "})"}},
+			},
+			{
+				title: "Events a second", unit: "ops", single: true, width: 5,
+				lines: []line{{"", "sum(rate(kube_eventbridge_events_published_total{" + selectedPipeline +
+					"}[$__rate_interval]))"}},
+			},
+			{
+				title: "Streams without a watch", unit: "short", single: true, width: 5,
+				lines: []line{{"", "count(kube_eventbridge_stream_watching{" + selectedPipeline + "} == 0) or vector(0)"}},
+			},
+			{
+				title: "Brokers ready", unit: "short", single: true, width: 4,
+				lines: []line{{"", "sum(kube_eventbridge_broker_ready{" + selectedPipeline + "})"}},
+			},
+			{
+				title: "Processes that lead", unit: "short", single: true, width: 5, about: "With leader election, 1.",
+				lines: []line{{"", "sum(kube_eventbridge_leader{" + selected + "})"}},
+			},
 		}},
 		{"Delivery", []graph{
-			{title: "Events published, by operation", unit: "ops", width: 12, lines: []line{{"{{pipeline}} {{op}}", rate("pipeline, op", "kube_eventbridge_events_published_total")}}},
-			{title: "Events published, by reason", unit: "ops", width: 12, lines: []line{{"{{pipeline}} {{reason}}", rate("pipeline, reason", "kube_eventbridge_events_published_total")}}},
-			{title: "Age of the oldest change not in the log", unit: "s", width: 12, lines: []line{{"{{pipeline}} {{stream}}", each("max", "pipeline, stream", "kube_eventbridge_oldest_unsettled_seconds")}}},
-			{title: "From the write to the acknowledgement", unit: "s", width: 6, lines: quantiles("kube_eventbridge_delivery_seconds")},
-			{title: "From publishing to the acknowledgement", unit: "s", width: 6, lines: quantiles("kube_eventbridge_publish_seconds")},
+			{
+				title: "Events published, by operation", unit: "ops", width: 12,
+				lines: []line{{"{{pipeline}} {{op}}", rate("pipeline, op", "kube_eventbridge_events_published_total")}},
+			},
+			{
+				title: "Events published, by reason", unit: "ops", width: 12,
+				lines: []line{{"{{pipeline}} {{reason}}", rate("pipeline, reason", "kube_eventbridge_events_published_total")}},
+			},
+			{
+				title: "Age of the oldest change not in the log", unit: "s", width: 12,
+				lines: []line{{"{{pipeline}} {{stream}}", each("max", "pipeline, stream",
+					"kube_eventbridge_oldest_unsettled_seconds")}},
+			},
+			{
+				title: "From the write to the acknowledgement", unit: "s", width: 6,
+				lines: quantiles("kube_eventbridge_delivery_seconds"),
+			},
+			{
+				title: "From publishing to the acknowledgement", unit: "s", width: 6,
+				lines: quantiles("kube_eventbridge_publish_seconds"),
+			},
 		}},
 		{"What is not as it should be", []graph{
 			{title: "Gaps, losses, restored histories", unit: "short", width: 8, lines: []line{
@@ -90,17 +123,34 @@ func sections() []section {
 		}},
 		{"Resources", []graph{
 			{title: "Buffer used", unit: "percentunit", width: 6, lines: []line{
-				{"{{pipeline}}", "max by (pipeline) (kube_eventbridge_buffered_bytes{" + selectedPipeline + "} / kube_eventbridge_buffer_limit_bytes{" + selectedPipeline + "})"},
+				{"{{pipeline}}", "max by (pipeline) (kube_eventbridge_buffered_bytes{" + selectedPipeline +
+					"} / kube_eventbridge_buffer_limit_bytes{" + selectedPipeline + "})"},
 			}},
-			{title: "Objects waiting for a worker", unit: "short", width: 6, lines: []line{{"{{pipeline}}", each("sum", "pipeline", "kube_eventbridge_queue_depth")}}},
-			{title: "Since the last commit", unit: "s", width: 6, lines: []line{{"{{pipeline}}", each("max", "pipeline", "kube_eventbridge_checkpoint_age_seconds")}}},
-			{title: "Objects known", unit: "short", width: 6, lines: []line{{"{{stream}}", each("max", "stream", "kube_eventbridge_ledger_objects")}}},
+			{
+				title: "Objects waiting for a worker", unit: "short", width: 6,
+				lines: []line{{"{{pipeline}}", each("sum", "pipeline", "kube_eventbridge_queue_depth")}},
+			},
+			{
+				title: "Since the last commit", unit: "s", width: 6,
+				lines: []line{{"{{pipeline}}", each("max", "pipeline", "kube_eventbridge_checkpoint_age_seconds")}},
+			},
+			{
+				title: "Objects known", unit: "short", width: 6,
+				lines: []line{{"{{stream}}", each("max", "stream", "kube_eventbridge_ledger_objects")}},
+			},
 			{title: "Memory", unit: "bytes", width: 8, lines: []line{
 				{"resident {{instance}}", "process_resident_memory_bytes{" + selected + "}"},
 				{"heap {{instance}}", "go_memstats_heap_alloc_bytes{" + selected + "}"},
 			}},
-			{title: "Processor", unit: "percentunit", width: 8, lines: []line{{"{{instance}}", "rate(process_cpu_seconds_total{" + selected + "}[$__rate_interval])"}}},
-			{title: "Requests to the API server", unit: "reqps", width: 8, lines: []line{{"{{code}} {{method}}", "sum by (code, method) (rate(rest_client_requests_total{" + selected + "}[$__rate_interval]))"}}},
+			{
+				title: "Processor", unit: "percentunit", width: 8,
+				lines: []line{{"{{instance}}", "rate(process_cpu_seconds_total{" + selected + "}[$__rate_interval])"}},
+			},
+			{
+				title: "Requests to the API server", unit: "reqps", width: 8,
+				lines: []line{{"{{code}} {{method}}", "sum by (code, method) (rate(rest_client_requests_total{" + selected +
+					"}[$__rate_interval]))"}},
+			},
 		}},
 	}
 }
@@ -113,7 +163,10 @@ func dashboard() (string, error) {
 	y := 0
 	place := func(x, w, h int) object { return object{"x": x, "y": y, "w": w, "h": h} }
 	for _, s := range sections() {
-		panels = append(panels, object{"id": len(panels) + 1, "type": "row", "title": s.title, "collapsed": false, "panels": []any{}, "gridPos": place(0, 24, 1)})
+		panels = append(panels, object{
+			"id": len(panels) + 1, "type": "row", "title": s.title, "collapsed": false,
+			"panels": []any{}, "gridPos": place(0, 24, 1),
+		})
 		y++
 		x, height := 0, 8
 		if s.graphs[0].single {
@@ -129,7 +182,8 @@ func dashboard() (string, error) {
 		y += height
 	}
 	text, err := json.MarshalIndent(object{
-		"uid": "kube-eventbridge", "title": "kube-eventbridge", "tags": []string{"kubernetes", "events"}, "schemaVersion": 39, "version": 1, "editable": true,
+		"uid": "kube-eventbridge", "title": "kube-eventbridge", "tags": []string{"kubernetes", "events"}, "schemaVersion": 39,
+		"version": 1, "editable": true,
 		"refresh": "30s", "time": object{"from": "now-3h", "to": "now"}, "timezone": "", "graphTooltip": 1, "panels": panels,
 		"templating": object{"list": variables()}, "annotations": object{"list": []any{}}, "links": []any{},
 	}, "", "  ")
@@ -142,17 +196,27 @@ func dashboard() (string, error) {
 func source() object { return object{"type": "prometheus", "uid": "${datasource}"} }
 
 func (g *graph) panel(id int, at object) object {
-	kind, options := "timeseries", object{"legend": object{"displayMode": "list", "placement": "bottom", "showLegend": true}, "tooltip": object{"mode": "multi", "sort": "desc"}}
+	kind, options := "timeseries", object{"legend": object{
+		"displayMode": "list", "placement": "bottom",
+		"showLegend": true,
+	}, "tooltip": object{"mode": "multi", "sort": "desc"}}
 	if g.single {
 		kind = "stat"
-		options = object{"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}, "colorMode": "value", "graphMode": "area"}
+		options = object{
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
+			"colorMode":     "value", "graphMode": "area",
+		}
 	}
 	var targets []object
 	for i, l := range g.lines {
-		targets = append(targets, object{"refId": string(rune('A' + i)), "datasource": source(), "expr": l.expr, "legendFormat": l.legend, "editorMode": "code", "range": true})
+		targets = append(targets, object{
+			"refId": string(rune('A' + i)), "datasource": source(), "expr": l.expr,
+			"legendFormat": l.legend, "editorMode": "code", "range": true,
+		})
 	}
 	return object{
-		"id": id, "type": kind, "title": g.title, "description": g.about, "datasource": source(), "gridPos": at, "targets": targets, "options": options,
+		"id": id, "type": kind, "title": g.title, "description": g.about, "datasource": source(), "gridPos": at,
+		"targets": targets, "options": options,
 		"fieldConfig": object{"defaults": object{"unit": g.unit, "min": 0}, "overrides": []any{}},
 	}
 }
@@ -167,7 +231,8 @@ func variables() []object {
 	} {
 		query := "label_values(" + v.of + ", " + v.name + ")"
 		list = append(list, object{
-			"name": v.name, "type": "query", "datasource": source(), "definition": query, "query": object{"query": query, "refId": v.name}, "refresh": 2, "sort": 1,
+			"name": v.name, "type": "query", "datasource": source(), "definition": query,
+			"query": object{"query": query, "refId": v.name}, "refresh": 2, "sort": 1,
 			"includeAll": true, "multi": true, "allValue": ".*", "current": object{"text": "All", "value": "$__all"},
 		})
 	}

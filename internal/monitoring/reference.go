@@ -13,7 +13,8 @@ import (
 const referenceHead = `# Metrics
 
 What ` + "`/metrics`" + ` on ` + "`server.listen`" + ` tells, besides Go's and the process's own (` + "`go_…`, `process_…`" + `). This page is made of the code, by ` + "`make monitoring`" + `.
-Rules: [deploy/monitoring/rules.yaml](../deploy/monitoring/rules.yaml), a dashboard: [deploy/monitoring/dashboard.json](../deploy/monitoring/dashboard.json), what to do: [operations.md](operations.md).
+Rules: [deploy/monitoring/rules.yaml](../deploy/monitoring/rules.yaml), a dashboard:
+[deploy/monitoring/dashboard.json](../deploy/monitoring/dashboard.json), what to do: [operations.md](operations.md).
 
 - Counters are 0 before they count, so that ` + "`increase()`" + ` sees the first; where one begins later, it is said. They begin anew with the process, and with a pipeline that a changed file restarts; what is not read any more has none.
 - A ` + "`stream`" + ` is a resource with its version, and its namespace and selectors where it has any. No label has the name of an object, or anything that an object says.

@@ -62,7 +62,9 @@ func template() (string, error) {
 		alerts.Rules = append(alerts.Rules, rule{
 			Alert: a.Name, Expr: a.Expr, For: a.For, Labels: map[string]string{"severity": a.Severity},
 			Annotations: yaml.MapSlice{
-				{Key: "summary", Value: a.Summary}, {Key: "description", Value: a.Description}, {Key: "runbook_url", Value: "%runbookURL%#" + a.Anchor()},
+				{Key: "summary", Value: a.Summary},
+				{Key: "description", Value: a.Description},
+				{Key: "runbook_url", Value: "%runbookURL%#" + a.Anchor()},
 			},
 		})
 	}

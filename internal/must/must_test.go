@@ -62,9 +62,15 @@ func TestTest_ends_at_an_error_or_a_deadline(t *testing.T) {
 		"got no 2": {func(t must.TB) { must.Get2(7, 8, broken)(t) }, "broken"},
 		"happens":  {func(t must.TB) { n := 0; must.Happen(t, "3", func() bool { n++; return n == 3 }) }, "went on"},
 		"prompt":   {func(t must.TB) { must.Prompt(t, "it", 2, falling(4)) }, "went on"},
-		"late":     {func(t must.TB) { must.Prompt(t, "it", 2, falling(5)) }, "it took [4ns 3ns 2ns], want less than 2ns once"},
-		"fails":    {func(t must.TB) { must.Succeed(t, "rain", func() error { return broken }) }, "waited in vain for rain: broken"},
-		"never":    {func(t must.TB) { must.Happen(t, "rain", func() bool { return false }) }, "waited in vain for rain"},
+		"late": {
+			func(t must.TB) { must.Prompt(t, "it", 2, falling(5)) },
+			"it took [4ns 3ns 2ns], want less than 2ns once",
+		},
+		"fails": {
+			func(t must.TB) { must.Succeed(t, "rain", func() error { return broken }) },
+			"waited in vain for rain: broken",
+		},
+		"never": {func(t must.TB) { must.Happen(t, "rain", func() bool { return false }) }, "waited in vain for rain"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f, ended := &fake{}, make(chan struct{})

@@ -55,7 +55,8 @@ func TestAgain_tries_until_patience_ends_or_another_attempt_does_not_help(t *tes
 		err = pause.Again(t.Context(), 0, final, func() error { tries++; return failed })
 		assert.True(t, errors.Is(err, failed) && tries == 1, "without patience: %v after %d attempts", err, tries)
 		ctx := must.Within(t, time.Second)
-		if err := pause.Again(ctx, time.Hour, final, func() error { return failed }); !errors.Is(err, failed) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := pause.Again(ctx, time.Hour, final, func() error { return failed }); !errors.Is(err, failed) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("when the context ends: %v", err)
 		}
 	})

@@ -17,7 +17,8 @@ func (c *checkup) checkBucket(ctx context.Context, path string, p *config.Pipeli
 		return
 	}
 	keep, err := wiring.NATSCheckpoint(p)
-	c.checkCheckpoint(ctx, path+".checkpoint.nats", err, func(ctx context.Context) error { return checkpointnats.Check(ctx, keep) })
+	c.checkCheckpoint(ctx, path+".checkpoint.nats", err,
+		func(ctx context.Context) error { return checkpointnats.Check(ctx, keep) })
 }
 
 // checkCheckpoint asks a broker about the checkpoint at path, unless its configuration is wrong.

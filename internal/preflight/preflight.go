@@ -103,7 +103,9 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 	case apierrors.IsForbidden(err):
 		add(&c.Problems, "kubernetes", "%v; %s", err, granted)
 	case apierrors.IsUnauthorized(err):
-		add(&c.Problems, "kubernetes", "the API server %s refuses the credentials: %v; name others with kubernetes.kubeconfig and kubernetes.context", address, err)
+		add(&c.Problems, "kubernetes",
+			"the API server %s refuses the credentials: %v; name others with kubernetes.kubeconfig and kubernetes.context",
+			address, err)
 		return "", nil
 	case err != nil:
 		add(&c.Unreached, "kubernetes", "the API server %s cannot be asked: %v", address, err)
@@ -148,7 +150,10 @@ func (c *checkup) checkLease(ctx context.Context, client *source.Client) {
 		return
 	}
 	for _, verb := range []string{"get", "create", "update"} {
-		a := source.Action{Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: e.ResourceName}
+		a := source.Action{
+			Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace,
+			Name: e.ResourceName,
+		}
 		if verb == "create" {
 			a.Name = ""
 		}
@@ -157,21 +162,28 @@ func (c *checkup) checkLease(ctx context.Context, client *source.Client) {
 		case err != nil:
 			add(&c.Unreached, path, "the API server does not say whether %s leases is allowed: %v", verb, err)
 		case !allowed:
-			add(&c.Problems, path, "the user of the kubeconfig may not %s lease %s in %s; %s", verb, e.ResourceName, scopeName(namespace), granted)
+			add(&c.Problems, path, "the user of the kubeconfig may not %s lease %s in %s; %s", verb, e.ResourceName,
+				scopeName(namespace), granted)
 		}
 	}
 }
 
 // checkPermissions asks whether a resource may be read.
-func (c *checkup) checkPermissions(ctx context.Context, client *source.Client, path string, r *config.Resource, found source.Resource) {
+func (c *checkup) checkPermissions(
+	ctx context.Context, client *source.Client, path string, r *config.Resource, found source.Resource,
+) {
 	for _, ns := range wiring.ScopesOf(r) {
 		for _, verb := range []string{"list", "watch"} {
-			allowed, err := client.Allowed(ctx, source.Action{Verb: verb, Group: found.Group, Resource: found.Resource, Namespace: ns})
+			allowed, err := client.Allowed(ctx, source.Action{
+				Verb: verb, Group: found.Group, Resource: found.Resource,
+				Namespace: ns,
+			})
 			switch {
 			case err != nil:
 				add(&c.Unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
 			case !allowed:
-				add(&c.Problems, path, "the user of the kubeconfig may not %s %s in %s; %s", verb, r.Resource, scopeName(ns), granted)
+				add(&c.Problems, path, "the user of the kubeconfig may not %s %s in %s; %s", verb, r.Resource, scopeName(ns),
+					granted)
 			}
 		}
 	}
@@ -186,7 +198,8 @@ func (c *checkup) checkSelector(ctx context.Context, client *source.Client, path
 		allowed, err := client.Allowed(ctx, source.Action{Verb: verb, Resource: "namespaces"})
 		switch {
 		case err != nil:
-			add(&c.Unreached, path+".namespaceSelector", "the API server does not say whether %s namespaces is allowed: %v", verb, err)
+			add(&c.Unreached, path+".namespaceSelector", "the API server does not say whether %s namespaces is allowed: %v",
+				verb, err)
 		case !allowed:
 			add(&c.Problems, path+".namespaceSelector", "the user of the kubeconfig may not %s namespaces; %s", verb, granted)
 		}
@@ -205,7 +218,8 @@ func (c *checkup) checkResource(d *catalog.Discovery, path string, r *config.Res
 	found, err := d.Resolve(r.Resource.Arg())
 	switch {
 	case apimeta.IsNoMatchError(err):
-		add(&c.Problems, path+".resource", "the cluster has no resource %s now; kubectl api-resources lists those that it has", r.Resource)
+		add(&c.Problems, path+".resource",
+			"the cluster has no resource %s now; kubectl api-resources lists those that it has", r.Resource)
 		return found, false
 	case err != nil:
 		add(&c.Unreached, path+".resource", "the API server does not say what it has: %v", err)
@@ -218,7 +232,9 @@ func (c *checkup) checkResource(d *catalog.Discovery, path string, r *config.Res
 	case err != nil:
 		add(&c.Unreached, path+".resource", "the API server does not say what it has: %v", err)
 	case !readable:
-		add(&c.Problems, path+".resource", "%s cannot be listed and watched; name a resource that has the verbs list and watch in kubectl api-resources -o wide", r.Resource)
+		add(&c.Problems, path+".resource",
+			"%s cannot be listed and watched; name a resource that has the verbs list and watch in kubectl "+
+				"api-resources -o wide", r.Resource)
 	}
 	return found, err == nil && readable
 }
@@ -260,7 +276,8 @@ func (c *checkup) checkKafka(ctx context.Context, path string, p *config.Pipelin
 		return // the same brokers would say the same
 	}
 	keep, err := wiring.KafkaCheckpoint(p)
-	c.checkCheckpoint(ctx, path+".checkpoint.kafka", err, func(ctx context.Context) error { return checkpointkafka.Check(ctx, keep, id) })
+	c.checkCheckpoint(ctx, path+".checkpoint.kafka", err,
+		func(ctx context.Context) error { return checkpointkafka.Check(ctx, keep, id) })
 }
 
 func isUnusable(err error) bool {

@@ -36,8 +36,9 @@ func (r resolved) shares(o resolved) bool {
 // for, and returns them with it.
 func (c *checkup) checkShared(path string, before []resolved, r resolved) []resolved {
 	if i := slices.IndexFunc(before, r.shares); i >= 0 {
-		add(&c.Problems, path+".resource", "%v and %v before it are one resource, %v, with objects in common, and an object belongs to one stream of a pipeline; "+
-			"remove one, or give them different namespaces", r.entry.Resource, before[i].entry.Resource, r.is)
+		add(&c.Problems, path+".resource",
+			"%v and %v before it are one resource, %v, with objects in common, and an object belongs to one stream of a "+
+				"pipeline; remove one, or give them different namespaces", r.entry.Resource, before[i].entry.Resource, r.is)
 	}
 	return append(before, r)
 }
@@ -96,10 +97,13 @@ func (c *checkup) checkScope(path string, r *config.Resource, found source.Resou
 	switch {
 	case found.Namespaced:
 	case len(r.Namespaces) > 0:
-		add(&c.Problems, path+".namespaces", "resource %s is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource, r.Namespaces[0])
+		add(&c.Problems, path+".namespaces",
+			"resource %s is cluster-scoped and cannot be read in namespace %q; remove its namespaces", r.Resource,
+			r.Namespaces[0])
 		return false
 	case r.NamespaceSelector != "":
-		add(&c.Problems, path+".namespaceSelector", "resource %s is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
+		add(&c.Problems, path+".namespaceSelector",
+			"resource %s is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
 		return false
 	}
 	return true

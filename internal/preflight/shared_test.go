@@ -40,8 +40,10 @@ func TestCheckShared_refuses_two_names_of_one_resource_with_objects_in_common(t 
 		var u checkup
 		want := ""
 		if c.want != "" {
-			want = "pipelines[0].resources[1].resource: " + c.want + " and events before it are one resource, " + c.second.is.String() +
-				", with objects in common, and an object belongs to one stream of a pipeline; remove one, or give them different namespaces"
+			want = "pipelines[0].resources[1].resource: " + c.want + " and events before it are one resource, " +
+				c.second.is.String() +
+				", with objects in common, and an object belongs to one stream of a pipeline; remove one, or give them different " +
+				"namespaces"
 		}
 		before := u.checkShared("pipelines[0].resources[1]", u.checkShared("", nil, first), c.second)
 		got := u.Problems.Error()
@@ -77,8 +79,9 @@ func TestCheckMeaning_names_all_resources_that_a_name_may_mean(t *testing.T) {
 	client := must.Get(source.NewClient(at))(t)
 	t.Cleanup(client.CloseIdleConnections)
 	for name, want := range map[config.ResourceName]string{
-		{Plural: "gateways"}: "p.resource: gateways may mean several resources: gateways.gateway.io, gateways.istio.io; a new " +
-			"pipeline reads the first one, and one that has read another one before goes on with that; name it with its group",
+		{Plural: "gateways"}: "p.resource: gateways may mean several resources: gateways.gateway.io, gateways.istio.io; a " +
+			"new pipeline reads the first one, and one that has read another one before goes on with that; name it with its " +
+			"group",
 		{Plural: "gateways", Group: "istio.io"}: "",
 	} {
 		var u checkup

@@ -23,7 +23,9 @@ type Match struct {
 
 // checkWildcard asks what a wildcard names, and whether that may be read. What may not be does not stop a bridge, and
 // is a warning.
-func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, catalog *catalog.Catalog, path string, r *config.Resource) {
+func (c *checkup) checkWildcard(
+	ctx context.Context, client *source.Client, catalog *catalog.Catalog, path string, r *config.Resource,
+) {
 	offers, err := catalog.Look(ctx)
 	if err != nil {
 		add(&c.Unreached, path+".resource", "the API server does not say all that it has: %v", err)
@@ -50,14 +52,18 @@ func (c *checkup) checkWildcard(ctx context.Context, client *source.Client, cata
 func (c *checkup) checkExcluded(path string, r *config.Resource, idle []int) {
 	for _, i := range idle {
 		if e := r.Exclude[i]; !r.Resource.Beyond(e) {
-			add(&c.Warnings, fmt.Sprintf("%s.exclude[%d]", path, i), "%s is nothing that %s names in the cluster now, so it leaves nothing out; kubectl api-resources lists what there is", e, r.Resource)
+			add(&c.Warnings, fmt.Sprintf("%s.exclude[%d]", path, i),
+				"%s is nothing that %s names in the cluster now, so it leaves nothing out; kubectl api-resources lists what "+
+					"there is", e, r.Resource)
 		}
 	}
 }
 
 // checkReadable asks whether resources may be read in a scope: for all of them at once, and where that is not allowed
 // one by one.
-func (c *checkup) checkReadable(ctx context.Context, client *source.Client, path string, r *config.Resource, ns string, found []source.Resource) {
+func (c *checkup) checkReadable(
+	ctx context.Context, client *source.Client, path string, r *config.Resource, ns string, found []source.Resource,
+) {
 	group := r.Resource.Group
 	if group == "" {
 		group = rbac.Any
@@ -67,7 +73,10 @@ func (c *checkup) checkReadable(ctx context.Context, client *source.Client, path
 		var lacking []string
 		for i := 0; err == nil && !all && i < len(found); i++ {
 			var allowed bool
-			allowed, err = client.Allowed(ctx, source.Action{Verb: verb, Group: found[i].Group, Resource: found[i].Resource, Namespace: ns})
+			allowed, err = client.Allowed(ctx, source.Action{
+				Verb: verb, Group: found[i].Group, Resource: found[i].Resource,
+				Namespace: ns,
+			})
 			if !allowed {
 				lacking = append(lacking, found[i].String())
 			}

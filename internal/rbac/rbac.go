@@ -112,7 +112,10 @@ func Least(reads []Read, lease *Lease, n Names) []Object {
 	}
 	everywhere := within[""]
 	delete(within, "")
-	identify := Rule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}}
+	identify := Rule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"},
+		Verbs: []string{"get"},
+	}
 	objects := n.grant("", slices.Concat([]Rule{identify}, look, rules(everywhere)))
 	if lease != nil && within[lease.Namespace] == nil {
 		within[lease.Namespace] = nil

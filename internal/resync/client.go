@@ -77,7 +77,8 @@ func (c *Client) Wait(ctx context.Context, started []Stream, progress func([]Str
 			return started, ctx.Err()
 		default:
 			if silent++; silent == maxSilence {
-				return started, fmt.Errorf("%w; what it had not published by then is not published again unless that is asked for", err)
+				return started, fmt.Errorf("%w; what it had not published by then is not published again unless that is asked for",
+					err)
 			}
 		}
 		if err := pause.For(ctx, c.every); err != nil {

@@ -85,7 +85,8 @@ func start(pipelines []*bridge.Pipeline, r *http.Request) ([]bridge.Resync, erro
 		}
 	}
 	if len(query[paramPipeline]) > 1 {
-		return nil, fmt.Errorf("parameter %s is there %d times; name one pipeline, or leave it out for all", paramPipeline, len(query[paramPipeline]))
+		return nil, fmt.Errorf("parameter %s is there %d times; name one pipeline, or leave it out for all", paramPipeline,
+			len(query[paramPipeline]))
 	}
 	if len(pipelines) == 0 {
 		return nil, &startingError{}

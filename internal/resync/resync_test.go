@@ -45,18 +45,40 @@ func TestHandler_answers_what_is_asked(t *testing.T) {
 		"who asks how far it is, starts nothing": {http.MethodGet, "?resource=nothing", "", two, 200, `{"streams":[]}`},
 		"a head starts nothing":                  {http.MethodHead, "", "", two, 200, ""},
 		"all": {
-			http.MethodPost, "", "", two, 202, `{"streams":[{"pipeline":"audit","stream":"pods","state":"refused","objects":0,"listed":0,"published":0,` +
+			http.MethodPost, "", "", two, 202,
+			`{"streams":[{"pipeline":"audit","stream":"pods","state":"refused","objects":0,"listed":0,"published":0,` +
 				`"problem":"it is not open yet; /readyz says why"},`,
 		},
-		"one pipeline":         {http.MethodPost, "?pipeline=other", "", two, 202, `{"streams":[{"pipeline":"other","stream":"pods",`},
-		"one resource":         {http.MethodPost, "?resource=deployments.apps", "", two, 202, `{"streams":[{"pipeline":"audit","stream":"deployments.apps",`},
-		"no such pipeline":     {http.MethodPost, "?pipeline=x", "", two, 404, `{"error":"pipeline \"x\" is not this bridge's; valid: audit, other"}`},
-		"no such resource":     {http.MethodPost, "?resource=x", "", two, 404, `{"error":"resource \"x\" is not this bridge's; valid: deployments.apps, pods"}`},
-		"no such parameter":    {http.MethodPost, "?resources=pods", "", two, 400, `{"error":"parameter \"resources\" is not known; valid: pipeline, resource"}`},
-		"two pipelines":        {http.MethodPost, "?pipeline=a&pipeline=b", "", two, 400, `{"error":"parameter pipeline is there 2 times; name one pipeline, or leave it out for all"}`},
-		"a bridge that starts": {http.MethodPost, "", "", nil, 503, `{"error":"the bridge is starting; ask again when /readyz answers ok"}`},
-		"another method":       {http.MethodPut, "", "", two, 405, ""},
-		"a page of a browser":  {http.MethodPost, "", "cross-site", two, 403, ""},
+		"one pipeline": {
+			http.MethodPost, "?pipeline=other", "", two, 202,
+			`{"streams":[{"pipeline":"other","stream":"pods",`,
+		},
+		"one resource": {
+			http.MethodPost, "?resource=deployments.apps", "", two, 202,
+			`{"streams":[{"pipeline":"audit","stream":"deployments.apps",`,
+		},
+		"no such pipeline": {
+			http.MethodPost, "?pipeline=x", "", two, 404,
+			`{"error":"pipeline \"x\" is not this bridge's; valid: audit, other"}`,
+		},
+		"no such resource": {
+			http.MethodPost, "?resource=x", "", two, 404,
+			`{"error":"resource \"x\" is not this bridge's; valid: deployments.apps, pods"}`,
+		},
+		"no such parameter": {
+			http.MethodPost, "?resources=pods", "", two, 400,
+			`{"error":"parameter \"resources\" is not known; valid: pipeline, resource"}`,
+		},
+		"two pipelines": {
+			http.MethodPost, "?pipeline=a&pipeline=b", "", two, 400,
+			`{"error":"parameter pipeline is there 2 times; name one pipeline, or leave it out for all"}`,
+		},
+		"a bridge that starts": {
+			http.MethodPost, "", "", nil, 503,
+			`{"error":"the bridge is starting; ask again when /readyz answers ok"}`,
+		},
+		"another method":      {http.MethodPut, "", "", two, 405, ""},
+		"a page of a browser": {http.MethodPost, "", "cross-site", two, 403, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r := httptest.NewRecorder(), httptest.NewRequest(c.method, Path+c.query, nil)
@@ -97,7 +119,8 @@ func told(t *testing.T, answers ...string) *Client {
 func text(streams ...Stream) string {
 	var all []string
 	for _, s := range streams {
-		all = append(all, fmt.Sprintf(`{"pipeline":%q,"stream":%q,"number":%d,"state":%q,"published":%d}`, s.Pipeline, s.Stream, s.Number, s.State, s.Published))
+		all = append(all, fmt.Sprintf(`{"pipeline":%q,"stream":%q,"number":%d,"state":%q,"published":%d}`, s.Pipeline,
+			s.Stream, s.Number, s.State, s.Published))
 	}
 	return `{"streams":[` + strings.Join(all, ",") + `]}`
 }
@@ -109,19 +132,36 @@ func TestClient_waits_until_what_it_has_started_has_ended(t *testing.T) {
 		want    Stream
 		err     string
 	}{
-		"it is done": {[]string{text(stream(7, bridge.ResyncRunning, 1)), text(stream(6, bridge.ResyncDone, 9), stream(7, bridge.ResyncDone, 2))}, stream(7, bridge.ResyncDone, 2), ""},
-		"it fails":   {[]string{text(stream(7, bridge.ResyncFailed, 2))}, stream(7, bridge.ResyncFailed, 2), ""},
+		"it is done": {[]string{
+			text(stream(7, bridge.ResyncRunning, 1)),
+			text(stream(6, bridge.ResyncDone, 9), stream(7, bridge.ResyncDone, 2)),
+		}, stream(7, bridge.ResyncDone, 2), ""},
+		"it fails": {[]string{text(stream(7, bridge.ResyncFailed, 2))}, stream(7, bridge.ResyncFailed, 2), ""},
 		"the bridge is another": {[]string{text(stream(8, bridge.ResyncRunning, 1))}, Stream{
-			Pipeline: "p", Stream: "pods.v1", Number: 7, State: bridge.ResyncFailed, Problem: "the bridge has begun anew, and does not know of it; ask again",
+			Pipeline: "p", Stream: "pods.v1", Number: 7, State: bridge.ResyncFailed,
+			Problem: "the bridge has begun anew, and does not know of it; ask again",
 		}, ""},
-		"the bridge is silent for a moment": {[]string{"", "", text(stream(7, bridge.ResyncDone, 2))}, stream(7, bridge.ResyncDone, 2), ""},
-		"the bridge is gone":                {[]string{""}, stream(7, bridge.ResyncQueued, 0), "what it had not published by then is not published again"},
-		"it is no bridge":                   {[]string{"<html>"}, stream(7, bridge.ResyncQueued, 0), "the answer is 200 OK, and none of a bridge that knows resync"},
+		"the bridge is silent for a moment": {
+			[]string{"", "", text(stream(7, bridge.ResyncDone, 2))},
+			stream(7, bridge.ResyncDone, 2), "",
+		},
+		"the bridge is gone": {
+			[]string{""},
+			stream(7, bridge.ResyncQueued, 0),
+			"what it had not published by then is not published again",
+		},
+		"it is no bridge": {
+			[]string{"<html>"},
+			stream(7, bridge.ResyncQueued, 0),
+			"the answer is 200 OK, and none of a bridge that knows resync",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last []Stream
-			got, err := told(t, c.answers...).Wait(t.Context(), []Stream{stream(7, bridge.ResyncQueued, 0), refused}, func(now []Stream) { last = now })
-			if !reflect.DeepEqual(got, []Stream{c.want, refused}) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			got, err := told(t, c.answers...).Wait(t.Context(), []Stream{stream(7, bridge.ResyncQueued, 0), refused},
+				func(now []Stream) { last = now })
+			if !reflect.DeepEqual(got, []Stream{c.want, refused}) || (err == nil) != (c.err == "") ||
+				err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%+v, error %v, want %+v, %q", got, err, c.want, c.err)
 			}
 			assert.True(t, c.err != "" || reflect.DeepEqual(last, got), "told last was %+v", last)
@@ -131,7 +171,8 @@ func TestClient_waits_until_what_it_has_started_has_ended(t *testing.T) {
 
 func TestClient_waits_no_longer_than_it_may(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := told(t, text(stream(7, bridge.ResyncRunning, 1))).Wait(ctx, []Stream{stream(7, bridge.ResyncQueued, 0)}, func([]Stream) { cancel() })
+	_, err := told(t, text(stream(7, bridge.ResyncRunning, 1))).Wait(ctx, []Stream{stream(7, bridge.ResyncQueued, 0)},
+		func([]Stream) { cancel() })
 	assert.ErrorIs(t, err, context.Canceled, "error")
 }
 
@@ -142,7 +183,8 @@ func TestClient_asks_for_what_is_wanted(t *testing.T) {
 	c := must.Get(NewClient(strings.TrimPrefix(server.URL, "http://")))(t)
 	defer c.Close()
 	for want, ask := range map[string][]string{
-		"[audit pods audit nodes other pods]": {""}, "[audit pods other pods]": {"", "pods"}, "[audit pods audit nodes]": {"audit", "pods", "nodes"},
+		"[audit pods audit nodes other pods]": {""}, "[audit pods other pods]": {"", "pods"},
+		"[audit pods audit nodes]": {"audit", "pods", "nodes"},
 	} {
 		all, err := c.Start(t.Context(), ask[0], ask[1:])
 		var got []string
@@ -153,7 +195,8 @@ func TestClient_asks_for_what_is_wanted(t *testing.T) {
 		assert.Equal(t, want, fmt.Sprint(got), "%v: %v", ask, got)
 	}
 	var unknown *UnknownError
-	if _, err := c.Start(t.Context(), "x", nil); !errors.As(err, &unknown) || err.Error() != `pipeline "x" is not this bridge's; valid: audit, other` {
+	if _, err := c.Start(t.Context(), "x", nil); !errors.As(err, &unknown) ||
+		err.Error() != `pipeline "x" is not this bridge's; valid: audit, other` {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -37,7 +37,8 @@ func TestSequence_compares_as_its_text(t *testing.T) {
 }
 
 func TestSequence_has_digits_of_a_fixed_number(t *testing.T) {
-	assert.Equal(t, "0000000007.00000000000000000042.1", sequence.Sequence{Epoch: 7, Version: 42, Step: sequence.End}.String())
+	assert.Equal(t, "0000000007.00000000000000000042.1",
+		sequence.Sequence{Epoch: 7, Version: 42, Step: sequence.End}.String())
 }
 
 func TestParse_inverts_String(t *testing.T) {

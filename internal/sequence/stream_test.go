@@ -272,7 +272,8 @@ func TestList_and_its_absentees(t *testing.T) {
 	if got, gone := sequence.Deselected(end(6, 30), 9, 40); gone {
 		t.Errorf("an ended object that is deselected has %+v", got)
 	}
-	if got, gone := sequence.Deselected(behind(end(6, 30)), 9, 40); !gone || !got.Again || got.Sequence != end(6, 30).Sequence {
+	if got, gone := sequence.Deselected(behind(end(6, 30)), 9, 40); !gone || !got.Again ||
+		got.Sequence != end(6, 30).Sequence {
 		t.Errorf("an ended object that the log has a state behind has %+v", got)
 	}
 }

@@ -90,50 +90,184 @@ type trouble struct {
 
 // troubles are all kinds. The first that fits an error is it.
 var troubles = []trouble{
-	{Forbidden, "The API server forbids to read a resource", atStream, apierrors.IsForbidden, "Let the bridge list and watch this: apply what `kube-eventbridge rbac --config FILE --service-account NAME` prints, or leave the resource out."},
-	{Unauthorized, "The API server refuses the credentials", atStream, apierrors.IsUnauthorized, "The API server does not take the bridge's credentials: check its service account, or the kubeconfig and the context that it uses."},
-	{Missing, "A resource is not served", atStream, unserved, "Install the CustomResourceDefinition, or correct the name in the configuration; `kubectl api-resources` lists what there is. The bridge goes on asking."},
-	{Throttled, "The API server asks for patience", atStream, apierrors.IsTooManyRequests, "The API server asks for patience, and the bridge waits. If that stays so, see its priority and fairness settings (FlowSchema) and its load."},
-	{APICertificate, "The API server's certificate is not trusted", atStream, badCertificate, "The API server's certificate is not trusted: check certificate-authority and server in the kubeconfig, and whether the certificate has expired."},
-	{APIServer, "The API server is away", atStream, away, "Check that the API server runs and can be reached from here: `kubectl get --raw /readyz`. The bridge goes on by itself where it stopped."},
+	{
+		Forbidden, "The API server forbids to read a resource", atStream, apierrors.IsForbidden,
+		"Let the bridge list and watch this: apply what `kube-eventbridge rbac --config FILE --service-account NAME` " +
+			"prints, or leave the resource out.",
+	},
+	{
+		Unauthorized, "The API server refuses the credentials", atStream, apierrors.IsUnauthorized,
+		"The API server does not take the bridge's credentials: check its service account, or the kubeconfig and the " +
+			"context that it uses.",
+	},
+	{
+		Missing, "A resource is not served", atStream, unserved,
+		"Install the CustomResourceDefinition, or correct the name in the configuration; `kubectl api-resources` lists " +
+			"what there is. The bridge goes on asking.",
+	},
+	{
+		Throttled, "The API server asks for patience", atStream, apierrors.IsTooManyRequests,
+		"The API server asks for patience, and the bridge waits. If that stays so, see its priority and fairness settings " +
+			"(FlowSchema) and its load.",
+	},
+	{
+		APICertificate, "The API server's certificate is not trusted", atStream, badCertificate,
+		"The API server's certificate is not trusted: check certificate-authority and server in the kubeconfig, and " +
+			"whether the certificate has expired.",
+	},
+	{
+		APIServer, "The API server is away", atStream, away,
+		"Check that the API server runs and can be reached from here: `kubectl get --raw /readyz`. The bridge goes on by " +
+			"itself where it stopped.",
+	},
 
-	{CheckpointInUse, "Another process uses the checkpoint", atCheckpoint, inUse, "Stop the other process if it is there by mistake, or set leaderElection for both. This process publishes when the other one has ended."},
-	{DiskFull, "The disk of the checkpoint is full", atCheckpoint, isAny([]error{syscall.ENOSPC, syscall.EDQUOT}, "no space left", "quota exceeded"), "Make room on the disk of the checkpoint (dataDir, checkpoint.file.path). Events go on meanwhile; a restart would read again what came since."},
-	{DiskReadOnly, "The disk of the checkpoint is read-only", atCheckpoint, isAny([]error{syscall.EROFS}, "read-only file system"), "The disk of the checkpoint is read-only: see why the kernel or the volume made it so, and have it mounted for writing (dataDir, checkpoint.file.path)."},
-	{DiskPermission, "The checkpoint may not be written", atCheckpoint, isAny([]error{fs.ErrPermission}), "Let the bridge's user write the checkpoint and its directory (dataDir, checkpoint.file.path; in a Pod securityContext.fsGroup)."},
-	{DiskFailing, "The disk of the checkpoint fails", atCheckpoint, isAny([]error{syscall.EIO}, "input/output error"), "The disk of the checkpoint fails: look at the machine's log, and replace the disk or the volume."},
+	{
+		CheckpointInUse, "Another process uses the checkpoint", atCheckpoint, inUse,
+		"Stop the other process if it is there by mistake, or set leaderElection for both. This process publishes when the " +
+			"other one has ended.",
+	},
+	{
+		DiskFull, "The disk of the checkpoint is full", atCheckpoint,
+		isAny([]error{syscall.ENOSPC, syscall.EDQUOT}, "no space left", "quota exceeded"),
+		"Make room on the disk of the checkpoint (dataDir, checkpoint.file.path). Events go on meanwhile; a restart would " +
+			"read again what came since.",
+	},
+	{
+		DiskReadOnly, "The disk of the checkpoint is read-only", atCheckpoint,
+		isAny([]error{syscall.EROFS}, "read-only file system"),
+		"The disk of the checkpoint is read-only: see why the kernel or the volume made it so, and have it mounted for " +
+			"writing (dataDir, checkpoint.file.path).",
+	},
+	{
+		DiskPermission, "The checkpoint may not be written", atCheckpoint, isAny([]error{fs.ErrPermission}),
+		"Let the bridge's user write the checkpoint and its directory (dataDir, checkpoint.file.path; in a Pod " +
+			"securityContext.fsGroup).",
+	},
+	{
+		DiskFailing, "The disk of the checkpoint fails", atCheckpoint, isAny([]error{syscall.EIO}, "input/output error"),
+		"The disk of the checkpoint fails: look at the machine's log, and replace the disk or the volume.",
+	},
 
-	{LeaseForbidden, "The Lease may not be written", atLease, apierrors.IsForbidden, "Let the bridge get, create and update its Lease: apply what `kube-eventbridge rbac --config FILE --service-account NAME` prints."},
-	{LeaseTrouble, "The Lease cannot be renewed", atLease, func(error) bool { return true }, "Check that the API server runs and can be reached from here: `kubectl get --raw /readyz`. A process that cannot renew its Lease stops publishing, and goes on when it has it again."},
+	{
+		LeaseForbidden, "The Lease may not be written", atLease, apierrors.IsForbidden,
+		"Let the bridge get, create and update its Lease: apply what `kube-eventbridge rbac --config FILE " +
+			"--service-account NAME` prints.",
+	},
+	{
+		LeaseTrouble, "The Lease cannot be renewed", atLease, func(error) bool { return true },
+		"Check that the API server runs and can be reached from here: `kubectl get --raw /readyz`. A process that cannot " +
+			"renew its Lease stops publishing, and goes on when it has it again.",
+	},
 
-	{BrokerUnusable, "The broker cannot be used as it is", atBroker | atCheckpoint, unusable, ""}, // it says itself what to do
-	{BrokerRestarting, "The pipeline starts again", atBroker, func(err error) bool { return errors.Is(err, sink.ErrNotRunning) }, "The pipeline starts again from its checkpoint by itself; the log says why."},
-	{JetStreamOff, "JetStream does not answer", atBroker | atCheckpoint, isAny(nil, "JetStream does not answer", "JetStream not enabled", "no responders", "does not answer"), "Switch JetStream on, on the server and for the account (`nats account info` shows it), and see that the stream has a leader (`nats stream report`)."},
-	{BrokerFull, "The broker is full", atBroker | atCheckpoint, isAny(nil, "maximum bytes exceeded", "maximum messages exceeded", "maximum messages per subject", "insufficient storage", "insufficient resources", "resource limits exceeded", "no space left"), "The stream or the broker's disk is full: raise its limits, or let it remove old events (discard: old, maxBytes, maxAge), or make room. Nothing is lost meanwhile."},
-	{BrokerReplicas, "The broker lacks replicas", atBroker | atCheckpoint, isAny(nil, "not enough replicas", "not enough in-sync", "not enough replicas after append", "no leader", "leader not available", "not available for partition", "no suitable peers"), "Too few of the broker's replicas are there: bring its other servers back. Nothing is lost meanwhile."},
-	{BrokerCredentials, "The broker refuses the credentials", atBroker | atCheckpoint, isAny(nil, "refuses the credentials", "authorization violation", "authentication", "nkey", "sasl", "user credentials"), "The broker does not take the credentials: renew them where the configuration says they are (sink); they are read again by themselves or with a restart."},
-	{BrokerPermission, "The broker does not permit something", atBroker | atCheckpoint, isAny(nil, "permissions violation", "acls do not allow", "not authorized", "authorization failed"), "Permit the bridge's user at the broker what `kube-eventbridge validate --cluster --config FILE` says is missing."},
-	{BrokerTLS, "The broker and the bridge disagree on TLS", atBroker | atCheckpoint, func(err error) bool { return badCertificate(err) || mentions(err, "tls", "x509", "certificate") }, "The bridge and the broker do not agree on TLS: check sink.tls (CA, certificate, server name) and whether a certificate has expired."},
-	{BrokerSlow, "The broker does not answer in time", atBroker | atCheckpoint, slow, "The broker can be reached, and does not answer in time: see its load, its disk, and its other replicas. Nothing is lost meanwhile."},
+	// It says itself what to do.
+	{BrokerUnusable, "The broker cannot be used as it is", atBroker | atCheckpoint, unusable, ""},
+	{
+		BrokerRestarting, "The pipeline starts again", atBroker,
+		func(err error) bool { return errors.Is(err, sink.ErrNotRunning) },
+		"The pipeline starts again from its checkpoint by itself; the log says why.",
+	},
+	{
+		JetStreamOff, "JetStream does not answer", atBroker | atCheckpoint,
+		isAny(nil, "JetStream does not answer", "JetStream not enabled", "no responders", "does not answer"),
+		"Switch JetStream on, on the server and for the account (`nats account info` shows it), and see that the stream " +
+			"has a leader (`nats stream report`).",
+	},
+	{
+		BrokerFull, "The broker is full", atBroker | atCheckpoint,
+		isAny(nil, "maximum bytes exceeded", "maximum messages exceeded", "maximum messages per subject",
+			"insufficient storage", "insufficient resources", "resource limits exceeded", "no space left"),
+		"The stream or the broker's disk is full: raise its limits, or let it remove old events (discard: old, maxBytes, " +
+			"maxAge), or make room. Nothing is lost meanwhile.",
+	},
+	{
+		BrokerReplicas, "The broker lacks replicas", atBroker | atCheckpoint,
+		isAny(nil, "not enough replicas", "not enough in-sync", "not enough replicas after append", "no leader",
+			"leader not available", "not available for partition", "no suitable peers"),
+		"Too few of the broker's replicas are there: bring its other servers back. Nothing is lost meanwhile.",
+	},
+	{
+		BrokerCredentials, "The broker refuses the credentials", atBroker | atCheckpoint,
+		isAny(nil, "refuses the credentials", "authorization violation", "authentication", "nkey", "sasl",
+			"user credentials"),
+		"The broker does not take the credentials: renew them where the configuration says they are (sink); they are read " +
+			"again by themselves or with a restart.",
+	},
+	{
+		BrokerPermission, "The broker does not permit something", atBroker | atCheckpoint,
+		isAny(nil, "permissions violation", "acls do not allow", "not authorized", "authorization failed"),
+		"Permit the bridge's user at the broker what `kube-eventbridge validate --cluster --config FILE` says is missing.",
+	},
+	{
+		BrokerTLS, "The broker and the bridge disagree on TLS", atBroker | atCheckpoint,
+		func(err error) bool { return badCertificate(err) || mentions(err, "tls", "x509", "certificate") },
+		"The bridge and the broker do not agree on TLS: check sink.tls (CA, certificate, server name) and whether a " +
+			"certificate has expired.",
+	},
+	{
+		BrokerSlow, "The broker does not answer in time", atBroker | atCheckpoint, slow,
+		"The broker can be reached, and does not answer in time: see its load, its disk, and its other replicas. Nothing " +
+			"is lost meanwhile.",
+	},
 	{BrokerAway, "The broker is away", atBroker | atCheckpoint, func(err error) bool {
-		return away(err) || mentions(err, "not connected", "no servers available", "connection closed", "closed the connection", "dial ")
-	}, "Start the broker, or see why it cannot be reached from here: its address (sink), DNS, a firewall. The bridge goes on by itself, and nothing is lost as long as the API server has the history."},
-	{CheckpointTrouble, "The checkpoint cannot be read or saved", atCheckpoint, func(error) bool { return true }, "Until the checkpoint can be read and saved again, a restart repeats work; see the bridge's log, and `kube-eventbridge checkpoint show --config FILE`."},
+		return away(err) || mentions(err, "not connected", "no servers available", "connection closed",
+			"closed the connection", "dial ")
+	}, "Start the broker, or see why it cannot be reached from here: its address (sink), DNS, a firewall. The bridge " +
+		"goes on by itself, and nothing is lost as long as the API server has the history."},
+	{
+		CheckpointTrouble, "The checkpoint cannot be read or saved", atCheckpoint, func(error) bool { return true },
+		"Until the checkpoint can be read and saved again, a restart repeats work; see the bridge's log, and " +
+			"`kube-eventbridge checkpoint show --config FILE`.",
+	},
 
-	{PipelineEnded, "A pipeline has ended", atFact, nil, "Cure what the text says. The pipeline is tried again by itself, a quarter of an hour later at most; a restart of the process tries it at once. It continues where it was. The other pipelines go on."},
-	{SubjectRefused, "The broker refuses a subject", atFact, nil, "The broker takes nothing of some object, not even the word that it was rejected: let the bridge publish under all of the pipeline's subjects or topics."},
-	{StandbyTrouble, "This process could not take over", atFact, nil, "Make the brokers of the sinks and of the checkpoints reachable from here: their addresses, credentials and " +
-		"permissions. A takeover by this process would publish nothing until then."},
-	{ConfigurationFailed, "The configuration file is not used as it is", atFact, nil, "Where it says so, restart the process: not all can change while it runs. Else correct the file; `kube-eventbridge validate --config FILE` says what is wrong. Until then the bridge goes on with the one before."},
-	{Unsettled, "Changes wait for the broker", atFact, nil, "More comes than the broker takes, or it is slow: see its load and disk, and compare events per second with what it can do. Nothing is lost while the API server has the history."},
-	{BufferFull, "The buffer is full", atFact, nil, "Reading waits for the broker. If that lasts for minutes, history may expire: make the broker faster, or raise buffer.maxBytes."},
-	{Rejected, "Events were rejected", atFact, nil, "The broker refuses such events for good; a rejection stands in their place. Raise its limit (max_payload, max.message.bytes), or set oversize: store or metadata."},
+	{
+		PipelineEnded, "A pipeline has ended", atFact, nil,
+		"Cure what the text says. The pipeline is tried again by itself, a quarter of an hour later at most; a restart of " +
+			"the process tries it at once. It continues where it was. The other pipelines go on.",
+	},
+	{
+		SubjectRefused, "The broker refuses a subject", atFact, nil,
+		"The broker takes nothing of some object, not even the word that it was rejected: let the bridge publish under all " +
+			"of the pipeline's subjects or topics.",
+	},
+	{
+		StandbyTrouble, "This process could not take over", atFact, nil,
+		"Make the brokers of the sinks and of the checkpoints reachable from here: their addresses, credentials and " +
+			"permissions. A takeover by this process would publish nothing until then.",
+	},
+	{
+		ConfigurationFailed, "The configuration file is not used as it is", atFact, nil,
+		"Where it says so, restart the process: not all can change while it runs. Else correct the file; `kube-eventbridge " +
+			"validate --config FILE` says what is wrong. Until then the bridge goes on with the one before.",
+	},
+	{
+		Unsettled, "Changes wait for the broker", atFact, nil,
+		"More comes than the broker takes, or it is slow: see its load and disk, and compare events per second with what " +
+			"it can do. Nothing is lost while the API server has the history.",
+	},
+	{
+		BufferFull, "The buffer is full", atFact, nil,
+		"Reading waits for the broker. If that lasts for minutes, history may expire: make the broker faster, or raise " +
+			"buffer.maxBytes.",
+	},
+	{
+		Rejected, "Events were rejected", atFact, nil,
+		"The broker refuses such events for good; a rejection stands in their place. Raise its limit (max_payload, " +
+			"max.message.bytes), or set oversize: store or metadata.",
+	},
 	{ // gapAdvices say more
 		Gapped, "There was a gap", atFact, nil,
 		"Intermediate states may be missing; final states and deletions are in the log. The gap event in the log has more.",
 	},
-	{LogLoss, "The log has lost events", atFact, nil, "The broker lost events that it had acknowledged, and the bridge published again what it could: see whether a disk, a restored backup or a deleted stream was the reason."},
-	{OtherWriter, "Another process publishes as this pipeline", atFact, nil, "Two bridges publish as one pipeline: stop one of the two, or give both one checkpoint in NATS or Kafka and set leaderElection."},
+	{
+		LogLoss, "The log has lost events", atFact, nil,
+		"The broker lost events that it had acknowledged, and the bridge published again what it could: see whether a " +
+			"disk, a restored backup or a deleted stream was the reason.",
+	},
+	{
+		OtherWriter, "Another process publishes as this pipeline", atFact, nil,
+		"Two bridges publish as one pipeline: stop one of the two, or give both one checkpoint in NATS or Kafka and set " +
+			"leaderElection.",
+	},
 	{Unknown, "Something is wrong", atFact, nil, "See the bridge's log."},
 }
 
@@ -141,8 +275,8 @@ var troubles = []trouble{
 var gapAdvices = map[source.Cause]string{
 	source.CauseExpired: "The API server had forgotten changes before they were read. Only states in between may be " +
 		"missing. If it was restarted, or a CRD was changed, do nothing; else see why the bridge was away or slow.",
-	source.CauseRestored: "etcd was restored, or the cluster was built again. All is published again under a new epoch, and " +
-		"consumers that compare sequence need nothing. If it was not meant, ask who runs the cluster.",
+	source.CauseRestored: "etcd was restored, or the cluster was built again. All is published again under a new epoch, " +
+		"and consumers that compare sequence need nothing. If it was not meant, ask who runs the cluster.",
 	source.CauseRebuilt: "The API of this resource was installed again, or its storage restored. All is published again " +
 		"under a new epoch. If it was not meant, ask who runs that API.",
 	source.CauseLogLost: "The broker lost events that it had acknowledged, and what exists is published again: see " +
@@ -237,7 +371,8 @@ func inUse(err error) bool {
 
 // slow reports whether who was reached has not answered.
 func slow(err error) bool {
-	return !mentions(err, "dial ") && (errors.Is(err, context.DeadlineExceeded) || mentions(err, "no acknowledgement within", "deadline exceeded", "timed out"))
+	return !mentions(err, "dial ") && (errors.Is(err, context.DeadlineExceeded) ||
+		mentions(err, "no acknowledgement within", "deadline exceeded", "timed out"))
 }
 
 func unusable(err error) bool {
@@ -247,7 +382,8 @@ func unusable(err error) bool {
 
 // unserved reports whether the API server has answered that there is nothing to be read.
 func unserved(err error) bool {
-	return apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || mentions(err, "cannot be listed and watched", "no resource", "not found in")
+	return apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) ||
+		mentions(err, "cannot be listed and watched", "no resource", "not found in")
 }
 
 func badCertificate(err error) bool {
@@ -269,6 +405,8 @@ func unreached(err error) bool {
 func away(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
-		mentions(err, "connection refused", "connection reset", "no such host", "no route to host", "server is currently unable", "apiserver not ready")
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsInternalError(err) ||
+		mentions(err, "connection refused", "connection reset", "no such host", "no route to host",
+			"server is currently unable", "apiserver not ready")
 }

@@ -54,12 +54,25 @@ func TestDiagnose_knows_each_kind_of_trouble(t *testing.T) {
 		{atBroker, dial(context.DeadlineExceeded), BrokerAway},
 		{atBroker, &net.DNSError{Err: "no such host"}, BrokerAway},
 		{atBroker, sink.ErrNotRunning, BrokerRestarting},
-		{atBroker, errors.New("JetStream does not answer (is it enabled on the server and for this account?): nats: no responders available for request"), JetStreamOff},
+		{
+			atBroker,
+			errors.New("JetStream does not answer (is it enabled on the server and for this account?): nats: no responders " +
+				"available for request"), JetStreamOff,
+		},
 		{atBroker, errors.New("stream KUBERNETES: nats: no responders available for request"), JetStreamOff},
-		{atBroker, errors.New("publish k8s.x: nats: API error: code=503 err_code=10077 description=maximum bytes exceeded"), BrokerFull},
+		{
+			atBroker, errors.New("publish k8s.x: nats: API error: code=503 err_code=10077 description=maximum bytes exceeded"),
+			BrokerFull,
+		},
 		{atBroker, errors.New("nats: API error: code=503 err_code=10023 description=insufficient resources"), BrokerFull},
-		{atBroker, errors.New("[19] Not Enough Replicas: the number of insync replicas is lower than the configured minimum"), BrokerReplicas},
-		{atBroker, errors.New("[5] Leader Not Available: the cluster is in the middle of a leadership election"), BrokerReplicas},
+		{
+			atBroker, errors.New("[19] Not Enough Replicas: the number of insync replicas is lower than the configured minimum"),
+			BrokerReplicas,
+		},
+		{
+			atBroker, errors.New("[5] Leader Not Available: the cluster is in the middle of a leadership election"),
+			BrokerReplicas,
+		},
 		{atBroker, errors.New("the broker refuses the credentials: nats: Authorization Violation"), BrokerCredentials},
 		{atBroker, errors.New("the user's ACLs do not allow WRITE on topic kubernetes"), BrokerPermission},
 		{atBroker, errors.New("nats: Permissions Violation for Publish to \"k8s.x\""), BrokerPermission},
@@ -68,7 +81,10 @@ func TestDiagnose_knows_each_kind_of_trouble(t *testing.T) {
 		{atBroker, errors.New("no acknowledgement within 5s"), BrokerSlow},
 		{atBroker, errors.New("dial tcp kafka-tls.infra:9093: connect: connection refused"), BrokerAway},
 		{atBroker, errors.New("dial tcp: lookup certificate-sasl on 10.0.0.1:53: no such host"), BrokerAway},
-		{atBroker, fmt.Errorf("connect to tls: %w", &net.DNSError{Err: "no such host", Name: "x509", IsNotFound: true}), BrokerAway},
+		{
+			atBroker, fmt.Errorf("connect to tls: %w", &net.DNSError{Err: "no such host", Name: "x509", IsNotFound: true}),
+			BrokerAway,
+		},
 		{atBroker, fmt.Errorf("sasl: %w", &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), BrokerAway},
 		{atBroker, errors.New("no space left at nats://full.example:4222: JetStream not enabled"), JetStreamOff},
 		{atBroker, context.DeadlineExceeded, BrokerSlow},

@@ -101,9 +101,13 @@ func (b *builder) ofProcess(r *Report) {
 	p := &b.process
 	if p.Refused != nil {
 		r.Configuration.LastError = &PastError{
-			At: utc(p.RefusedAt), Kind: ConfigurationFailed, Text: inert.Line(p.Refused.Error()), Advice: adviceOf(ConfigurationFailed, p.File),
+			At: utc(p.RefusedAt), Kind: ConfigurationFailed, Text: inert.Line(p.Refused.Error()),
+			Advice: adviceOf(ConfigurationFailed, p.File),
 		}
-		b.problems.add(Problem{Severity: Warning, Kind: ConfigurationFailed, Since: utc(p.RefusedAt), Text: inert.Line(p.Refused.Error()), Advice: adviceOf(ConfigurationFailed, p.File)})
+		b.problems.add(Problem{
+			Severity: Warning, Kind: ConfigurationFailed, Since: utc(p.RefusedAt),
+			Text: inert.Line(p.Refused.Error()), Advice: adviceOf(ConfigurationFailed, p.File),
+		})
 	}
 	if p.Start != nil {
 		b.failed(atStream, Problem{Severity: Error}, p.Start)
@@ -122,7 +126,8 @@ func (b *builder) ofProcess(r *Report) {
 	}
 	if e.Brokers != nil && !e.Leads {
 		b.problems.add(Problem{
-			Severity: Warning, Kind: StandbyTrouble, Text: inert.Line(e.Brokers.Error()), Advice: adviceOf(StandbyTrouble, p.File),
+			Severity: Warning, Kind: StandbyTrouble, Text: inert.Line(e.Brokers.Error()),
+			Advice: adviceOf(StandbyTrouble, p.File),
 		})
 	}
 }
@@ -184,7 +189,10 @@ func (b *builder) pipeline(st *bridge.State) Pipeline {
 
 // ended tells of a pipeline that does not run any more.
 func (b *builder) ended(st *bridge.State) Pipeline {
-	p := Pipeline{Name: st.Name, Sink: st.Target, State: Failing, Streams: []Stream{}, Buffer: Buffer{LimitBytes: st.BufferBytes}}
+	p := Pipeline{
+		Name: st.Name, Sink: st.Target, State: Failing, Streams: []Stream{},
+		Buffer: Buffer{LimitBytes: st.BufferBytes},
+	}
 	for _, line := range st.Unready {
 		p.NotReady = append(p.NotReady, inert.Line(line))
 	}
@@ -250,7 +258,10 @@ func (b *builder) rest(st *bridge.State, p *Pipeline) {
 		b.counted(Problem{Severity: Warning, Kind: BufferFull, Pipeline: st.Name, Text: text})
 	}
 	if l := st.Loss; l.Err != nil {
-		p.LastLoss = &PastError{At: utc(l.At), Kind: LogLoss, Text: inert.Line(l.Err.Error()), Advice: adviceOf(LogLoss, b.process.File)}
+		p.LastLoss = &PastError{
+			At: utc(l.At), Kind: LogLoss, Text: inert.Line(l.Err.Error()),
+			Advice: adviceOf(LogLoss, b.process.File),
+		}
 		if b.now.Sub(l.At) < recent {
 			b.counted(Problem{Severity: Warning, Kind: LogLoss, Pipeline: st.Name, Since: l.At, Text: inert.Line(l.Err.Error())})
 		}
@@ -260,7 +271,10 @@ func (b *builder) rest(st *bridge.State, p *Pipeline) {
 			At: utc(w.At), Kind: OtherWriter, Text: inert.Line(w.Err.Error()), Advice: adviceOf(OtherWriter, b.process.File),
 		}
 		if b.now.Sub(w.At) < recent {
-			b.counted(Problem{Severity: Warning, Kind: OtherWriter, Pipeline: st.Name, Since: w.At, Text: inert.Line(w.Err.Error())})
+			b.counted(Problem{
+				Severity: Warning, Kind: OtherWriter, Pipeline: st.Name, Since: w.At,
+				Text: inert.Line(w.Err.Error()),
+			})
 		}
 	}
 	for _, r := range st.Resyncs {
@@ -270,8 +284,10 @@ func (b *builder) rest(st *bridge.State, p *Pipeline) {
 
 func (b *builder) stream(p *bridge.State, st *bridge.StreamState) Stream {
 	s := Stream{
-		Name: st.Name, Resource: st.Name, Namespace: st.Namespace, LabelSelector: st.LabelSelector, FieldSelector: st.FieldSelector,
-		State: stateOf(st), Since: utc(st.Since), Objects: st.Objects, RefusedObjects: st.Refused, PublishedTotal: st.Published, EventsPerSecond: rounded(st.PerSecond),
+		Name: st.Name, Resource: st.Name, Namespace: st.Namespace, LabelSelector: st.LabelSelector,
+		FieldSelector: st.FieldSelector,
+		State:         stateOf(st), Since: utc(st.Since), Objects: st.Objects, RefusedObjects: st.Refused,
+		PublishedTotal: st.Published, EventsPerSecond: rounded(st.PerSecond),
 		LastEventAt: utc(st.LastEvent), OldestUnsettledSeconds: seconds(st.Unsettled), Position: st.Position,
 	}
 	if st.Namespace != "" {
@@ -313,7 +329,10 @@ func (b *builder) past(s *Stream, of Problem, p *health.Past) {
 	of.Severity = Warning
 	if f := p.Failure; f.Err != nil {
 		kind, advice := diagnose(atStream, f.Err, b.process.File)
-		s.LastError = &PastError{At: utc(f.At), ClearedAt: utc(p.Cleared), Kind: kind, Text: inert.Line(f.Err.Error()), Advice: advice}
+		s.LastError = &PastError{
+			At: utc(f.At), ClearedAt: utc(p.Cleared), Kind: kind, Text: inert.Line(f.Err.Error()),
+			Advice: advice,
+		}
 	}
 	if g := p.Gap; !g.At.IsZero() {
 		s.LastGap = &Gap{
@@ -328,7 +347,8 @@ func (b *builder) past(s *Stream, of Problem, p *health.Past) {
 	}
 	if r := p.Rejection; r.Err != nil {
 		s.LastRejection = &Rejection{
-			At: utc(r.At), Object: inert.Line(r.Object), Total: p.Rejections, Text: inert.Line(r.Err.Error()), Advice: adviceOf(Rejected, b.process.File),
+			At: utc(r.At), Object: inert.Line(r.Object), Total: p.Rejections, Text: inert.Line(r.Err.Error()),
+			Advice: adviceOf(Rejected, b.process.File),
 		}
 		if b.now.Sub(r.At) < recent {
 			of.Kind, of.Since, of.Text = Rejected, r.At, "event of "+s.LastRejection.Object+" rejected: "+s.LastRejection.Text

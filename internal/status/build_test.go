@@ -35,14 +35,16 @@ func ago(d time.Duration) time.Time { return at.Add(-d) }
 
 func process() Process {
 	return Process{
-		Version: "v1.2.3", Commit: "0123456789ab", Started: ago(26 * time.Hour), Cluster: "prod-eu-1", ClusterUID: "0d5e6f4e-0000-4000-8000-000000000001",
-		APIServer: "https://10.0.0.1:443", File: "/etc/kube-eventbridge/bridge.yaml", LoadedAt: ago(26 * time.Hour),
+		Version: "v1.2.3", Commit: "0123456789ab", Started: ago(26 * time.Hour), Cluster: "prod-eu-1",
+		ClusterUID: "0d5e6f4e-0000-4000-8000-000000000001",
+		APIServer:  "https://10.0.0.1:443", File: "/etc/kube-eventbridge/bridge.yaml", LoadedAt: ago(26 * time.Hour),
 	}
 }
 
 func watching(name string) bridge.StreamState {
 	return bridge.StreamState{
-		Name: name, Open: true, Doing: source.Watching, Since: ago(time.Hour), Live: true, Objects: 120, Published: 4711, PerSecond: 1.25,
+		Name: name, Open: true, Doing: source.Watching, Since: ago(time.Hour), Live: true, Objects: 120, Published: 4711,
+		PerSecond: 1.25,
 		LastEvent: ago(4 * time.Second), Position: "815",
 	}
 }
@@ -64,13 +66,15 @@ func troubled() (Process, []bridge.State) {
 	p := process()
 	p.Refused, p.RefusedAt = errors.New("bridge.yaml:3:5: pipelines[0].sinc: unknown key"), ago(time.Minute)
 	p.Election = &Election{Leads: true, Identity: "a_1", Leader: "a_1", Term: 3, Err: errors.New("update lease: conflict")}
-	pods, secrets, widgets, leases := watching("pods.v1"), watching("secrets.v1/web"), bridge.StreamState{Name: "widgets.example.com"}, watching("leases.v1.coordination.k8s.io")
+	pods, secrets, widgets, leases := watching("pods.v1"), watching("secrets.v1/web"),
+		bridge.StreamState{Name: "widgets.example.com"}, watching("leases.v1.coordination.k8s.io")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("not for the bridge"))
 	secrets.Namespace, secrets.LabelSelector, secrets.FieldSelector = "web", "app=x", "type=Opaque"
 	secrets.Doing, secrets.Live, secrets.Err, secrets.Failing = source.Waiting, false, forbidden, ago(2*time.Minute)
 	secrets.Past.Failure = health.Event{At: ago(2 * time.Minute), Err: forbidden}
 	widgets.Err = errors.New("resource widgets.example.com cannot be listed and watched")
-	leases.Doing, leases.Live, leases.Err, leases.Failing, leases.Degraded = source.Waiting, false, forbidden, ago(2*time.Minute), true
+	leases.Doing, leases.Live, leases.Err, leases.Failing, leases.Degraded = source.Waiting, false, forbidden,
+		ago(2*time.Minute), true
 	pods.Unsettled = 1500 * time.Millisecond
 	pods.Past = health.Past{
 		Failure: health.Event{At: ago(50 * time.Minute), Err: io.ErrUnexpectedEOF}, Cleared: ago(49 * time.Minute),
@@ -78,16 +82,29 @@ func troubled() (Process, []bridge.State) {
 			At: ago(50 * time.Minute), From: "700", To: "800",
 			Cause: string(source.CauseExpired), Message: "the history is gone",
 		},
-		Rejection: health.Event{At: ago(10 * time.Minute), Err: errors.New("2000000 bytes: too large"), Object: "web/<img src=x onerror=alert(1)>"}, Rejections: 2,
+		Rejection: health.Event{
+			At: ago(10 * time.Minute), Err: errors.New("2000000 bytes: too large"),
+			Object: "web/<img src=x onerror=alert(1)>",
+		}, Rejections: 2,
 	}
 	st := healthy("audit", pods, secrets, leases, widgets)
 	st.Ready, st.Unready = false, []string{"pipeline audit: broker: not connected"}
 	st.Broker = health.BrokerState{Err: fmt.Errorf("not connected: %w", io.EOF), Since: ago(time.Minute), Reached: true}
-	st.Checkpoint.Err, st.Checkpoint.Since = &os.PathError{Op: "write", Path: "/var/lib/a.db", Err: syscall.ENOSPC}, ago(30*time.Second)
+	st.Checkpoint.Err, st.Checkpoint.Since = &os.PathError{Op: "write", Path: "/var/lib/a.db", Err: syscall.ENOSPC},
+		ago(30*time.Second)
 	st.BufferedEvents, st.BufferedBytes = 9000, 250<<20
-	st.Writer = health.Event{At: ago(5 * time.Minute), Err: &bridge.WriterError{Pipeline: "audit", Object: "pods.v1 web/a", ID: "u.7.5.0"}}
-	st.Loss = health.Event{At: ago(40 * time.Minute), Err: &sink.RewoundError{Target: "stream KUBERNETES", Acknowledged: 10, Last: 5}}
-	st.Resyncs = []bridge.Resync{{Pipeline: "audit", Stream: "pods.v1", State: bridge.ResyncRunning, Objects: 120, Listed: 60, Published: 59}}
+	st.Writer = health.Event{
+		At:  ago(5 * time.Minute),
+		Err: &bridge.WriterError{Pipeline: "audit", Object: "pods.v1 web/a", ID: "u.7.5.0"},
+	}
+	st.Loss = health.Event{
+		At:  ago(40 * time.Minute),
+		Err: &sink.RewoundError{Target: "stream KUBERNETES", Acknowledged: 10, Last: 5},
+	}
+	st.Resyncs = []bridge.Resync{{
+		Pipeline: "audit", Stream: "pods.v1", State: bridge.ResyncRunning, Objects: 120,
+		Listed: 60, Published: 59,
+	}}
 	return p, []bridge.State{st, healthy("web", watching("services.v1"))}
 }
 
@@ -95,7 +112,10 @@ func troubled() (Process, []bridge.State) {
 // away.
 func TestReport_has_the_form_that_is_promised(t *testing.T) {
 	p, states := troubled()
-	for name, r := range map[string]Report{"live": reportOf(process(), healthy("audit", watching("pods.v1"))), "troubled": reportOf(p, states...)} {
+	for name, r := range map[string]Report{
+		"live":     reportOf(process(), healthy("audit", watching("pods.v1"))),
+		"troubled": reportOf(p, states...),
+	} {
 		got := must.Get(json.MarshalIndent(r, "", "  "))(t)
 		var text strings.Builder
 		require.NoError(t, r.Text(&text, false))
@@ -119,7 +139,10 @@ func golden(t *testing.T, file, got string) {
 func TestReport_sums_up(t *testing.T) {
 	opening := bridge.StreamState{Name: "nodes"}
 	listing := bridge.StreamState{Name: "nodes.v1", Open: true, Doing: source.Listing}
-	waiting := bridge.StreamState{Name: "nodes.v1", Open: true, Doing: source.Waiting, Err: io.ErrUnexpectedEOF, Failing: at}
+	waiting := bridge.StreamState{
+		Name: "nodes.v1", Open: true, Doing: source.Waiting, Err: io.ErrUnexpectedEOF,
+		Failing: at,
+	}
 	degraded := waiting
 	degraded.Degraded = true
 	young := healthy("p", opening)
@@ -138,18 +161,50 @@ func TestReport_sums_up(t *testing.T) {
 		state   State
 		summary string
 	}{
-		{"all live", process(), []bridge.State{healthy("p", watching("a"), watching("b")), healthy("q", watching("c"))}, Live, "All 3 streams are live"},
+		{
+			"all live", process(),
+			[]bridge.State{healthy("p", watching("a"), watching("b")), healthy("q", watching("c"))},
+			Live,
+			"All 3 streams are live",
+		},
 		{"one", process(), []bridge.State{healthy("p", watching("a"))}, Live, "The stream is live"},
-		{"nothing selected", process(), []bridge.State{healthy("p")}, Live, "Live: nothing exists yet that the configuration selects"},
-		{"one starts", process(), []bridge.State{healthy("p", watching("a"), opening)}, Starting, "Starting: 1 of 2 streams watched"},
+		{
+			"nothing selected", process(),
+			[]bridge.State{healthy("p")},
+			Live,
+			"Live: nothing exists yet that the configuration selects",
+		},
+		{
+			"one starts", process(),
+			[]bridge.State{healthy("p", watching("a"), opening)},
+			Starting,
+			"Starting: 1 of 2 streams watched",
+		},
 		{"one lists", process(), []bridge.State{healthy("p", listing)}, Starting, "Starting: 0 of 1 stream watched"},
-		{"one waits", process(), []bridge.State{healthy("p", watching("a"), waiting)}, Failing, "The API server is away: 1 of 2 streams watched"},
-		{"one of a wildcard is not to be had", process(), []bridge.State{healthy("p", watching("a"), watching("b"), degraded)}, Live, "Both streams are live"},
-		{"the broker has not been reached yet", process(), []bridge.State{young}, Starting, "Starting: 0 of 1 stream watched"},
+		{
+			"one waits", process(),
+			[]bridge.State{healthy("p", watching("a"), waiting)},
+			Failing,
+			"The API server is away: 1 of 2 streams watched",
+		},
+		{
+			"one of a wildcard is not to be had", process(),
+			[]bridge.State{healthy("p", watching("a"), watching("b"), degraded)},
+			Live, "Both streams are live",
+		},
+		{
+			"the broker has not been reached yet", process(),
+			[]bridge.State{young},
+			Starting,
+			"Starting: 0 of 1 stream watched",
+		},
 		{"the API server is away", away, nil, Failing, "Starting: the API server has not answered yet"},
 		{"nothing runs yet", process(), nil, Starting, "Starting: the API server has not answered yet"},
 		{"another leads", election(Election{Leader: "b"}), nil, Standby, "Starting: the API server has not answered yet"},
-		{"it leads since a moment ago", election(Election{Leads: true}), nil, Starting, "Starting: the API server has not answered yet"},
+		{
+			"it leads since a moment ago", election(Election{Leads: true}), nil, Starting,
+			"Starting: the API server has not answered yet",
+		},
 	} {
 		if r := reportOf(c.process, c.states...); r.State != c.state || r.Summary != c.summary {
 			t.Errorf("%s: %s, %q, want %s, %q", c.name, r.State, r.Summary, c.state, c.summary)
@@ -162,11 +217,13 @@ func TestReport_says_once_what_many_streams_have(t *testing.T) {
 	st := healthy("p")
 	for i := range 300 {
 		s := watching(fmt.Sprintf("r%d.v1", i))
-		s.Live, s.Err, s.Failing = false, fmt.Errorf("list r%d: %w", i, io.ErrUnexpectedEOF), ago(time.Duration(i)*time.Second)
+		s.Live, s.Err, s.Failing = false, fmt.Errorf("list r%d: %w", i, io.ErrUnexpectedEOF),
+			ago(time.Duration(i)*time.Second)
 		st.Streams = append(st.Streams, s)
 	}
 	r := reportOf(process(), st)
-	if len(r.Problems) != 1 || len(r.Problems[0].Streams) != 300 || !r.Problems[0].Since.Equal(ago(299*time.Second)) || r.Problems[0].Kind != APIServer {
+	if len(r.Problems) != 1 || len(r.Problems[0].Streams) != 300 || !r.Problems[0].Since.Equal(ago(299*time.Second)) ||
+		r.Problems[0].Kind != APIServer {
 		t.Errorf("the problems are %+v", r.Problems)
 	}
 	assert.Equal(t, "The API server is away: 0 of 300 streams watched", r.Summary, "pipeline")

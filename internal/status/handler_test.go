@@ -40,7 +40,8 @@ func ask(h http.Handler, path, accept string) *httptest.ResponseRecorder {
 func TestHandler_serves_the_report(t *testing.T) {
 	w := ask(handler(), Path, "")
 	var r Report
-	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || w.Code != http.StatusOK ||
+		w.Header().Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v %s: %v", w.Code, w.Header(), w.Body, err)
 	}
 	assert.True(t, r.Version == "v1.2.3" && r.Summary == "Standing by: b_2 leads" && r.Ready && r.Problems != nil &&
@@ -81,7 +82,10 @@ var (
 func TestPage_allows_nothing_but_itself(t *testing.T) {
 	w := ask(handler(), "/", "text/html")
 	policy, document := w.Header().Get("Content-Security-Policy"), w.Body.String()
-	for _, part := range []string{"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
+	for _, part := range []string{
+		"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+		"form-action 'none'",
+	} {
 		assert.Contains(t, policy, part, "the policy lacks")
 	}
 	assert.True(t, !strings.Contains(policy, "unsafe") && !strings.Contains(policy, "*") &&
@@ -113,7 +117,8 @@ func TestClient_reads_what_a_handler_serves_and_nothing_else(t *testing.T) {
 		server := httptest.NewServer(h)
 		c := must.Get(NewClient(server.URL))(t)
 		r, err := c.Report(t.Context())
-		if want == "" && (err != nil || r.Summary != "Standing by: b_2 leads") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && (err != nil || r.Summary != "Standing by: b_2 leads") ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("it reads %q, %v, want %q", r.Summary, err, want)
 		}
 		c.Close()

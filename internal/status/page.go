@@ -56,7 +56,8 @@ func wantsPage(r *http.Request) bool {
 		for _, kind := range strings.Split(accept, ",") {
 			name, parameters, _ := strings.Cut(kind, ";")
 			quality := strings.ReplaceAll(parameters, " ", "")
-			if strings.EqualFold(strings.TrimSpace(name), "text/html") && quality != "q=0" && !strings.HasPrefix(quality, "q=0.000") {
+			if strings.EqualFold(strings.TrimSpace(name), "text/html") && quality != "q=0" &&
+				!strings.HasPrefix(quality, "q=0.000") {
 				return true
 			}
 		}

@@ -21,7 +21,8 @@ import (
 
 // docs/status.md has a reference that is made of the code: run with -update to write it again.
 func TestReference_is_what_the_code_says(t *testing.T) {
-	const page, begin, end = "../../docs/status.md", "<!-- made of internal/status by go test ./internal/status -update -->\n", "<!-- end of what is made -->\n"
+	const page, begin, end = "../../docs/status.md",
+		"<!-- made of internal/status by go test ./internal/status -update -->\n", "<!-- end of what is made -->\n"
 	text := must.Get(os.ReadFile(page))(t)
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, ended := strings.Cut(rest, end)
@@ -50,7 +51,8 @@ func fields(t *testing.T) string {
 		if !ok {
 			continue
 		}
-		fmt.Fprintf(&out, "### %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", spec.Name.Name, sentences(t, g.Doc, spec.Name.Name))
+		fmt.Fprintf(&out, "### %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", spec.Name.Name,
+			sentences(t, g.Doc, spec.Name.Name))
 		for _, f := range s.Fields.List {
 			name, options, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
 			kind := kindOf(f.Type)

@@ -97,15 +97,18 @@ func (t *texter) pipelines() {
 		return
 	}
 	t.line("")
-	w := t.table("PIPELINE", "STATE", "READY", "STREAMS", "OBJECTS", "EVENTS/S", "PUBLISHED", "UNSETTLED", "BUFFER", "CHECKPOINT", "BROKER")
+	w := t.table("PIPELINE", "STATE", "READY", "STREAMS", "OBJECTS", "EVENTS/S", "PUBLISHED", "UNSETTLED", "BUFFER",
+		"CHECKPOINT", "BROKER")
 	for i := range t.r.Pipelines {
 		p := &t.r.Pipelines[i]
 		checkpoint := "-"
 		if p.Checkpoint.AgeSeconds != nil {
 			checkpoint = age(time.Duration(*p.Checkpoint.AgeSeconds*float64(time.Second))) + " ago"
 		}
-		row(w, p.Name, string(p.State), yes(p.Ready), strconv.Itoa(len(p.Streams)), strconv.Itoa(p.Objects), perSecond(p.EventsPerSecond),
-			strconv.FormatInt(p.PublishedTotal, 10), unsettled(p.OldestUnsettledSeconds), size(p.Buffer.Bytes)+" of "+size(p.Buffer.LimitBytes), checkpoint, broker(&p.Broker))
+		row(w, p.Name, string(p.State), yes(p.Ready), strconv.Itoa(len(p.Streams)), strconv.Itoa(p.Objects),
+			perSecond(p.EventsPerSecond),
+			strconv.FormatInt(p.PublishedTotal, 10), unsettled(p.OldestUnsettledSeconds),
+			size(p.Buffer.Bytes)+" of "+size(p.Buffer.LimitBytes), checkpoint, broker(&p.Broker))
 	}
 	_ = w.Flush()
 	for _, p := range t.r.Pipelines {
@@ -120,7 +123,10 @@ func (t *texter) streams() {
 		return
 	}
 	t.line("")
-	columns := []string{"PIPELINE", "STREAM", "STATE", "OBJECTS", "EVENTS/S", "UNSETTLED", "POSITION", "LAST GAP", "LAST ERROR"}
+	columns := []string{
+		"PIPELINE", "STREAM", "STATE", "OBJECTS", "EVENTS/S", "UNSETTLED", "POSITION", "LAST GAP",
+		"LAST ERROR",
+	}
 	if t.wide {
 		columns = append(columns, "PUBLISHED", "LAST EVENT", "SINCE", "LABELS", "FIELDS")
 	}
@@ -133,7 +139,8 @@ func (t *texter) streams() {
 				unsettled(s.OldestUnsettledSeconds), cmp.Or(s.Position, "-"), t.gap(s.LastGap), t.lastError(s.LastError),
 			}
 			if t.wide {
-				cells = append(cells, strconv.FormatInt(s.PublishedTotal, 10), t.ago(s.LastEventAt), t.ago(s.Since), cmp.Or(s.LabelSelector, "-"), cmp.Or(s.FieldSelector, "-"))
+				cells = append(cells, strconv.FormatInt(s.PublishedTotal, 10), t.ago(s.LastEventAt), t.ago(s.Since),
+					cmp.Or(s.LabelSelector, "-"), cmp.Or(s.FieldSelector, "-"))
 			}
 			row(w, cells...)
 		}

@@ -11,7 +11,10 @@ import (
 func TestUpdates_name_what_changed(t *testing.T) {
 	for _, c := range []struct{ name, before, after, want string }{
 		{"a number", `{"spec":{"replicas":1}}`, `{"spec":{"replicas":3}}`, "spec.replicas 1→3"},
-		{"large numbers as they stand", `{"n":9007199254740993}`, `{"n":9007199254740992}`, "n 9007199254740993→9007199254740992"},
+		{
+			"large numbers as they stand", `{"n":9007199254740993}`, `{"n":9007199254740992}`,
+			"n 9007199254740993→9007199254740992",
+		},
 		{"a key", `{"data":{}}`, `{"data":{"key":"v"}}`, "data.key added (v)"},
 		{"a whole object of few keys", `{}`, `{"data":{"a":"1","b":"x y"}}`, `data.a added ("1"), data.b added ("x y")`},
 		{"a whole object of many keys", `{}`, `{"data":{"a":1,"b":2,"c":3,"d":4}}`, "data added ({4})"},
@@ -34,7 +37,8 @@ func TestUpdates_name_what_changed(t *testing.T) {
 			"metadata.annotations[a.b/c] x→y",
 		},
 		{
-			"elements with names", `{"c":[{"name":"a","image":"a:1"},{"name":"b"}]}`, `{"c":[{"name":"b"},{"name":"a","image":"a:2"}]}`,
+			"elements with names", `{"c":[{"name":"a","image":"a:1"},{"name":"b"}]}`,
+			`{"c":[{"name":"b"},{"name":"a","image":"a:2"}]}`,
 			"c[a].image a:1→a:2",
 		},
 		{"an element more", `{"c":[{"name":"a"}]}`, `{"c":[{"name":"a"},{"name":"b"}]}`, "c[b] added ({1})"},
@@ -44,7 +48,8 @@ func TestUpdates_name_what_changed(t *testing.T) {
 		{"texts that are not unique", `{"c":["a","a"]}`, `{"c":["a","b","a"]}`, "c[1] a→b, c[2] added (a)"},
 		{"elements of no name", `{"c":[{"x":1}]}`, `{"c":[{"x":2},{"x":3}]}`, "c[0].x 1→2, c[1] added ({1})"},
 		{
-			"spec before metadata", `{"metadata":{"labels":{"a":"1x"}},"spec":{"x":1}}`, `{"metadata":{"labels":{"a":"2x"}},"spec":{"x":2}}`,
+			"spec before metadata", `{"metadata":{"labels":{"a":"1x"}},"spec":{"x":1}}`,
+			`{"metadata":{"labels":{"a":"2x"}},"spec":{"x":2}}`,
 			"spec.x 1→2, metadata.labels.a 1x→2x",
 		},
 		{
@@ -52,17 +57,23 @@ func TestUpdates_name_what_changed(t *testing.T) {
 			"a.a 1→2, a.b 1→2, a.c 1→2, a.d 1→2, +2 more",
 		},
 		{
-			"a Secret's value", `{"data":{"k":"W3JlZGFjdGVkXQ=="}}`, `{"data":{"k":"W3JlZGFjdGVkIGhtYWMtc2hhMjU2OjAxMjM0NTY3ODlhYmNkZWZd"}}`,
+			"a Secret's value", `{"data":{"k":"W3JlZGFjdGVkXQ=="}}`,
+			`{"data":{"k":"W3JlZGFjdGVkIGhtYWMtc2hhMjU2OjAxMjM0NTY3ODlhYmNkZWZd"}}`,
 			"data.k [redacted]→[redacted hmac-sha256:0123456789abcdef]",
 		},
 		{"what only looks like one", `{"k":"x"}`, `{"k":"W3JlZGFjdGVkXTsgbW9yZQ=="}`, "k x→W3JlZGFjdGVkXTsgbW9yZQ=="},
-		{"a long text", `{"a":"x"}`, `{"a":"0123456789abcdefghijklmnopqrstuvwxyz0123456789"}`, "a x→0123456789abcdefghijklmnopqrstuvwxyz012…"},
 		{
-			"a status", `{"status":{"readyReplicas":1,"observedGeneration":1}}`, `{"status":{"readyReplicas":3,"observedGeneration":2}}`,
+			"a long text", `{"a":"x"}`, `{"a":"0123456789abcdefghijklmnopqrstuvwxyz0123456789"}`,
+			"a x→0123456789abcdefghijklmnopqrstuvwxyz012…",
+		},
+		{
+			"a status", `{"status":{"readyReplicas":1,"observedGeneration":1}}`,
+			`{"status":{"readyReplicas":3,"observedGeneration":2}}`,
 			"status: readyReplicas 1→3",
 		},
 		{
-			"a status beside a spec", `{"spec":{"x":1},"status":{"phase":"Pending"}}`, `{"spec":{"x":2},"status":{"phase":"Running"}}`,
+			"a status beside a spec", `{"spec":{"x":1},"status":{"phase":"Pending"}}`,
+			`{"spec":{"x":2},"status":{"phase":"Running"}}`,
 			"spec.x 1→2, status: phase Pending→Running",
 		},
 		{
@@ -97,7 +108,10 @@ func TestUpdates_of_other_payloads(t *testing.T) {
 	for _, c := range []struct{ payload, data, want string }{
 		{"change", `{"object":{"a":2},"oldObject":{"a":1}}`, "a 1→2"},
 		{"change", `{"object":{"a":2}}`, ""},
-		{"merge-patch", `{"metadata":{"resourceVersion":"9","labels":{"x":null}},"spec":{"replicas":3}}`, "spec.replicas →3, metadata.labels.x removed"},
+		{
+			"merge-patch", `{"metadata":{"resourceVersion":"9","labels":{"x":null}},"spec":{"replicas":3}}`,
+			"spec.replicas →3, metadata.labels.x removed",
+		},
 		{"merge-patch", `null`, "nothing visible changed"},
 		{
 			"json-patch", `[{"op":"replace","path":"/spec/replicas","value":3},{"op":"remove","path":"/metadata/labels/a~1b"},
@@ -114,14 +128,22 @@ func TestUpdates_of_other_payloads(t *testing.T) {
 }
 
 func TestUpdates_by_merge_patches_say_what_was_before_as_far_as_that_is_known(t *testing.T) {
-	const whole = `{"spec":{"replicas":1,"containers":[{"name":"a","image":"a:1"}]},"metadata":{"labels":{"x":"y","z":"1z"}}}`
-	const patch = `{"spec":{"replicas":3,"containers":[{"name":"a","image":"a:2"}],"paused":true},"metadata":{"labels":{"x":null}}}`
+	const whole = `{"spec":{"replicas":1,"containers":[{"name":"a","image":"a:1"}]},"metadata":{"labels":{"x":"y",` +
+		`"z":"1z"}}}`
+	const patch = `{"spec":{"replicas":3,"containers":[{"name":"a","image":"a:2"}],"paused":true},` +
+		`"metadata":{"labels":{"x":null}}}`
 	const values = "spec.containers →[1], spec.paused →true, spec.replicas →3, metadata.labels.x removed"
 	for _, c := range []struct{ name, payload, base, before, want string }{
-		{"a whole object", "object", "8", whole, "spec.containers[a].image a:1→a:2, spec.paused added (true), spec.replicas 1→3, metadata.labels.x removed (y)"},
+		{
+			"a whole object", "object", "8", whole,
+			"spec.containers[a].image a:1→a:2, spec.paused added (true), spec.replicas 1→3, metadata.labels.x removed (y)",
+		},
 		{"another version", "object", "7", whole, values},
 		{"a part", "metadata", "8", `{"metadata":{"labels":{"x":"y"}}}`, values},
-		{"a patch of the same", "merge-patch", "8", `{"spec":{"replicas":2}}`, "spec.containers →[1], spec.paused →true, spec.replicas 2→3, metadata.labels.x removed"},
+		{
+			"a patch of the same", "merge-patch", "8", `{"spec":{"replicas":2}}`,
+			"spec.containers →[1], spec.paused →true, spec.replicas 2→3, metadata.labels.x removed",
+		},
 		{
 			"a patch that removed", "merge-patch", "8", `{"spec":{"paused":null},"metadata":{"labels":{"x":"w"}}}`,
 			"spec.containers →[1], spec.paused added (true), spec.replicas →3, metadata.labels.x removed (w)",
@@ -143,7 +165,8 @@ func TestUpdates_say_nothing_where_the_state_before_is_not_known(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	young := `{"metadata":{"creationTimestamp":"2026-11-20T14:30:05Z","ownerReferences":[{"kind":"Job","name":"j"},{"kind":"App","name":"x","controller":true}]}}`
+	young := `{"metadata":{"creationTimestamp":"2026-11-20T14:30:05Z","ownerReferences":[{"kind":"Job","name":"j"},` +
+		`{"kind":"App","name":"x","controller":true}]}}`
 	old := `{"metadata":{"creationTimestamp":"2026-11-17T14:30:05Z"}}`
 	before := event(t, Updated, old, map[string]string{"recordedtime": "2026-11-20T14:25:05Z", "resourceversion": "5"})
 	for _, c := range []struct {
@@ -205,7 +228,12 @@ func TestDescribe(t *testing.T) {
 		},
 		{SnapshotStarted, `{"resourceVersion":"90"}`, nil, nil, "what exists at 90 follows"},
 		{SnapshotCompleted, `{"resourceVersion":"90","objects":12}`, nil, nil, "this was what existed at 90: 12 objects"},
-		{Unknown, `{}`, map[string]string{"type": "io.kube-eventbridge.writer.started.v1"}, nil, "io.kube-eventbridge.writer.started.v1"},
+		{
+			Unknown, `{}`,
+			map[string]string{"type": "io.kube-eventbridge.writer.started.v1"},
+			nil,
+			"io.kube-eventbridge.writer.started.v1",
+		},
 	} {
 		got := Describe(event(t, c.op, c.data, c.with), func() *Event { return c.previous }, 4)
 		assert.Equal(t, c.want, got, "%s %v", c.op, c.with)

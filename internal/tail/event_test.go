@@ -20,10 +20,14 @@ import (
 func TestDecode_reads_both_modes_alike(t *testing.T) {
 	binary := event(t, Updated, `{"a":1}`, map[string]string{"fieldmanager": "k é%", "sampledrate": "3"})
 	line := must.Get(binary.AppendJSON(nil))(t)
-	again, err := Decode(Message{Stored: sink.Stored{Sequence: 42, Data: line, ContentType: "Application/CloudEvents+JSON; charset=UTF-8"}})
+	again, err := Decode(Message{Stored: sink.Stored{
+		Sequence: 42, Data: line,
+		ContentType: "Application/CloudEvents+JSON; charset=UTF-8",
+	}})
 	require.NoError(t, err)
 	for _, e := range []*Event{binary, again} {
-		if e.Op != Updated || e.Group != "apps" || e.Version != "v1" || e.Resource != "deployments" || string(e.Data) != `{"a":1}` {
+		if e.Op != Updated || e.Group != "apps" || e.Version != "v1" || e.Resource != "deployments" ||
+			string(e.Data) != `{"a":1}` {
 			t.Errorf("got %s of %s/%s %s with data %s", e.Op, e.Group, e.Version, e.Resource, e.Data)
 		}
 		assert.Equal(t, "k é%", e.Attr("fieldmanager"), "fieldmanager")
@@ -84,7 +88,8 @@ func TestAppendJSON_has_numbers_where_structured_mode_has_them(t *testing.T) {
 
 func TestAppendJSON_is_one_line_of_harmless_JSON_whatever_the_log_holds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.Just("\x1b]0;owned\a\u009b31m\u202e\U000e0001\x7f"), rapid.StringOfN(rapid.Rune(), 1, 9, -1))
+		text := rapid.OneOf(rapid.String(), rapid.Just("\x1b]0;owned\a\u009b31m\u202e\U000e0001\x7f"),
+			rapid.StringOfN(rapid.Rune(), 1, 9, -1))
 		value := text.Draw(t, "value")
 		quoted, _ := json.Marshal(map[string]string{"v": value})
 		as := []sink.Attribute{{Name: "id", Value: "i"}, {Name: "type", Value: "t"}, {Name: "name", Value: value}}
@@ -113,7 +118,8 @@ func TestPrintable_is_printable_and_leaves_printable_text_alone(t *testing.T) {
 func TestFilter(t *testing.T) {
 	web := event(t, Updated, `{}`, nil)
 	pod := event(t, Deleted, `{}`, map[string]string{
-		"source": "/clusters/east/api/v1/pods", "kind": "Pod", "namespace": "kube-system", "name": "dns-0", "subject": "kube-system/dns-0",
+		"source": "/clusters/east/api/v1/pods", "kind": "Pod", "namespace": "kube-system", "name": "dns-0",
+		"subject": "kube-system/dns-0",
 	})
 	gap := event(t, Gap, `{"namespace":"shop"}`, nil)
 	wide := event(t, Gap, `{"namespace":""}`, nil)
@@ -163,8 +169,9 @@ func TestFilter(t *testing.T) {
 // The short names are those of run and rbac.
 func TestParseSelector_knows_all_short_names_and_singulars(t *testing.T) {
 	for arg, want := range map[string]string{
-		"hpa": "horizontalpodautoscalers", "netpol": "networkpolicies", "hpa.autoscaling": "horizontalpodautoscalers", "pdb.v1.policy/a": "poddisruptionbudgets",
-		"ingress": "ingresses", "widget": "widget", "deploy.example.com": "deploy",
+		"hpa": "horizontalpodautoscalers", "netpol": "networkpolicies", "hpa.autoscaling": "horizontalpodautoscalers",
+		"pdb.v1.policy/a": "poddisruptionbudgets",
+		"ingress":         "ingresses", "widget": "widget", "deploy.example.com": "deploy",
 	} {
 		assert.Equal(t, want, must.Get(ParseSelector(arg))(t).resource, arg)
 	}
@@ -198,14 +205,18 @@ func TestLines_are_those_of_a_table_and_say_what_changed(t *testing.T) {
 	text, err := l.Append([]byte("before\n"), first, 1)
 	require.NoError(t, err)
 	clear(first.Data) // whose memory is used again
-	text, err = l.Append(text, published(Updated, `{"kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":3}}`, map[string]string{"id": "u1.8", "resourceversion": "8"}), 2)
+	text, err = l.Append(text, published(Updated, `{"kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":3}}`,
+		map[string]string{"id": "u1.8", "resourceversion": "8"}), 2)
 	require.NoError(t, err)
 	lines := strings.Split(string(text), "\n")
 	require.True(t, len(lines) == 5 && lines[0] == "before" && lines[4] == "", "the lines are %q", lines)
 	for i, want := range [][]string{
 		{"TIME", "SEQ", "PIPELINE", "OP", "REASON", "RESOURCE", "OBJECT", "VERSION", "MANAGER", "UID", "WHAT"},
 		{"2026-11-20T14:30:05.250Z", "1", "audit", "added", "watch", "deployments.v1.apps", "shop/web", "7", "kubectl", "u1"},
-		{"2026-11-20T14:30:05.250Z", "2", "audit", "updated", "watch", "deployments.v1.apps", "shop/web", "8", "kubectl", "u1", "spec.replicas", "1→3"},
+		{
+			"2026-11-20T14:30:05.250Z", "2", "audit", "updated", "watch", "deployments.v1.apps", "shop/web", "8", "kubectl",
+			"u1", "spec.replicas", "1→3",
+		},
 	} {
 		got := strings.Fields(lines[i+1])
 		require.GreaterOrEqual(t, len(got), len(want), "line %d, want %q", i+1, want)
@@ -225,7 +236,10 @@ func TestLines_say_nothing_of_what_another_object_of_the_name_was(t *testing.T) 
 
 func TestDescribe_says_what_was_too_large_for_the_log(t *testing.T) {
 	small := map[string]string{"payload": "metadata", "datasize": "1400123"}
-	kept := map[string]string{"payload": "metadata", "datasize": "3000000", "dataref": "nats-obj:KUBERNETES-objects/h.u1.7\x1b"}
+	kept := map[string]string{
+		"payload": "metadata", "datasize": "3000000",
+		"dataref": "nats-obj:KUBERNETES-objects/h.u1.7\x1b",
+	}
 	for _, c := range []struct {
 		op   Op
 		with map[string]string

@@ -31,8 +31,9 @@ func ParseSelector(s string) (Selector, error) {
 		return Selector{}, fmt.Errorf("%q names no resource; say pods, deployments.apps, *.example.com or pods/web-0", s)
 	}
 	if strings.Contains(name, "/") {
-		return Selector{}, fmt.Errorf("%q has two slashes, and no object matches that; say RESOURCE or RESOURCE/NAME, such as pods/web-0, "+
-			"and the namespace with -n", s)
+		return Selector{},
+			fmt.Errorf("%q has two slashes, and no object matches that; say RESOURCE or RESOURCE/NAME, such as pods/web-0, "+
+				"and the namespace with -n", s)
 	}
 	if err := checkName(name); err != nil {
 		return Selector{}, err
@@ -48,7 +49,8 @@ func ParseSelector(s string) (Selector, error) {
 // checkName refuses a pattern that is none, or that no object's name matches.
 func checkName(pattern string) error {
 	if _, err := path.Match(pattern, ""); err != nil {
-		return fmt.Errorf("%q is no pattern for names; * and ? stand for any text and any letter, [a-c] for one of some letters", pattern)
+		return fmt.Errorf(
+			"%q is no pattern for names; * and ? stand for any text and any letter, [a-c] for one of some letters", pattern)
 	}
 	if strings.ContainsAny(pattern, "/ \t\r\n") {
 		return fmt.Errorf("%q has what no name has, a slash or a space; say a name such as web-0, or web-*", pattern)

@@ -41,7 +41,8 @@ func folded(e, previous *Event) *Event {
 // appliesTo reports whether the patch of e is one of the object that previous is about, as previous left it, and
 // previous has the same parts of it.
 func appliesTo(e, previous *Event) bool {
-	if previous == nil || previous.Op != Added && previous.Op != Updated || e.Attr("baseversion") == "" || e.Attr("baseversion") != previous.Attr("resourceversion") {
+	if previous == nil || previous.Op != Added && previous.Op != Updated || e.Attr("baseversion") == "" ||
+		e.Attr("baseversion") != previous.Attr("resourceversion") {
 		return false
 	}
 	switch previous.Attr("payload") {

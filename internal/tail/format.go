@@ -152,13 +152,15 @@ func (t *Table) cells(e *Event) []string {
 	if e.Group != "" {
 		resource += "." + e.Group
 	}
-	op, resource, object, version := e.Op.word(), cell(resource, 100), cell(object, 400), cell(e.Attr("resourceversion"), 40)
+	op, resource, object, version := e.Op.word(), cell(resource, 100), cell(object, 400),
+		cell(e.Attr("resourceversion"), 40)
 	if !t.cfg.Wide {
 		return []string{at.Format("15:04:05.000"), op, resource, object, version, cell(e.Attr("fieldmanager"), 24)}
 	}
 	return []string{
 		at.Format("2006-01-02T15:04:05.000Z07:00"), e.place(), cell(e.Attr("pipeline"), 64), op,
-		cell(e.Attr("reason"), 16), resource, object, version, cell(e.Attr("fieldmanager"), 64), cell(e.Attr("objectuid"), 64),
+		cell(e.Attr("reason"), 16), resource, object, version, cell(e.Attr("fieldmanager"), 64),
+		cell(e.Attr("objectuid"), 64),
 	}
 }
 

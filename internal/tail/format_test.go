@@ -25,8 +25,10 @@ func story(t *testing.T) []*Event {
 	scale := `{"metadata":{"creationTimestamp":"2026-11-19T10:00:00Z"},"spec":{"replicas":%d}}`
 	one, three := strings.Replace(scale, "%d", "1", 1), strings.Replace(scale, "%d", "3", 1)
 	pod := map[string]string{
-		"source": "/clusters/east/api/v1/pods", "kind": "Pod", "subject": "shop/web-7c9d8f6b5d-x2x4z", "name": "web-7c9d8f6b5d-x2x4z",
-		"objectuid": "5a0a8f6e-9b9b-4c39-8a3e-d3f6a5d0c111", "resourceversion": "1048577", "fieldmanager": "kube-controller-manager",
+		"source": "/clusters/east/api/v1/pods", "kind": "Pod", "subject": "shop/web-7c9d8f6b5d-x2x4z",
+		"name":      "web-7c9d8f6b5d-x2x4z",
+		"objectuid": "5a0a8f6e-9b9b-4c39-8a3e-d3f6a5d0c111", "resourceversion": "1048577",
+		"fieldmanager": "kube-controller-manager",
 		"recordedtime": "2026-11-21T00:00:01.5Z",
 	}
 	gone := map[string]string{}
@@ -37,7 +39,8 @@ func story(t *testing.T) []*Event {
 		event(t, Added, one, map[string]string{"reason": "snapshot"}),
 		event(t, SnapshotCompleted, `{"namespace":"","resourceVersion":"7","objects":1}`, nil),
 		event(t, Updated, three, map[string]string{"resourceversion": "12"}),
-		event(t, Added, `{"metadata":{"creationTimestamp":"2026-11-21T00:00:01Z","ownerReferences":[{"kind":"ReplicaSet","name":"web-7c9d8f6b5d","controller":true}]}}`, pod),
+		event(t, Added,
+			`{"metadata":{"creationTimestamp":"2026-11-21T00:00:01Z","ownerReferences":[{"kind":"ReplicaSet","name":"web-7c9d8f6b5d","controller":true}]}}`, pod),
 		event(t, Gap, `{"namespace":"shop","labelSelector":"app=web","from":"12","to":"90","cause":"expired",`+
 			`"message":"410 Gone: too old resource version","epoch":1795212000}`,
 			map[string]string{"resourceversion": "90"}),
@@ -45,7 +48,9 @@ func story(t *testing.T) []*Event {
 		event(t, ResyncStarted, `{"namespace":"shop","n":1795213000}`, nil),
 		event(t, ResyncCompleted, `{"namespace":"shop","n":1795213000,"objects":2,"complete":true}`, nil),
 		event(t, Deleted, one, map[string]string{"reason": "deselected"}),
-		event(t, Rejected, `{"type":"io.kube-eventbridge.resource.updated.v1","error":"maximum payload exceeded","size":1200000}`, map[string]string{"resourceversion": "91"}),
+		event(t, Rejected,
+			`{"type":"io.kube-eventbridge.resource.updated.v1","error":"maximum payload exceeded","size":1200000}`,
+			map[string]string{"resourceversion": "91"}),
 		event(t, Added, `{}`, map[string]string{
 			"subject": "a b/\x1b[2J\nroot# ", "resourceversion": "\x1b]52;c;\a", "fieldmanager": "evil\u202e", "pipeline": "p\r",
 			"source": "/clusters/east/apis/x\x07.com/v1/things", "objectuid": "\x9b31m", "reason": "watch\x1b",

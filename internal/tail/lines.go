@@ -34,7 +34,8 @@ func (l *Lines) Append(b []byte, m *sink.Message, number uint64) ([]byte, error)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, err := Decode(Message{Subject: m.Subject, Stored: sink.Stored{
-		Sequence: number, ID: m.ID, Attributes: slices.Clone(m.Attributes), ContentType: m.ContentType, Data: slices.Clone(m.Data), Time: time.Now(),
+		Sequence: number, ID: m.ID, Attributes: slices.Clone(m.Attributes), ContentType: m.ContentType,
+		Data: slices.Clone(m.Data), Time: time.Now(),
 	}})
 	if err != nil {
 		return b, err

@@ -31,8 +31,9 @@ func attributesOf(op Op, with map[string]string) []sink.Attribute {
 	as := map[string]string{
 		"specversion": "1.0", "id": "u1.1795212000.7.0", "type": "io.kube-eventbridge." + kind + string(op) + ".v1",
 		"source":  "/clusters/east/apis/apps/v1/deployments",
-		"subject": "shop/web", "namespace": "shop", "name": "web", "objectuid": "u1", "kind": "Deployment", "apiversion": "apps/v1",
-		"pipeline": "audit", "resourceversion": "7", "sequence": "1795212000.00000000000000000007.0",
+		"subject": "shop/web", "namespace": "shop", "name": "web", "objectuid": "u1", "kind": "Deployment",
+		"apiversion": "apps/v1",
+		"pipeline":   "audit", "resourceversion": "7", "sequence": "1795212000.00000000000000000007.0",
 		"reason": "watch", "payload": "object", "fieldmanager": "kubectl",
 		"time": at.Add(-time.Second).Format(time.RFC3339), "recordedtime": at.Format("2006-01-02T15:04:05.000Z"),
 		"datacontenttype": "application/json", "clustername": "east", "partitionkey": "east/apps/deployments/shop/web",
@@ -57,7 +58,8 @@ func attributesOf(op Op, with map[string]string) []sink.Attribute {
 func message(sequence uint64, op Op, data string, with map[string]string) Message {
 	return Message{
 		Stored: sink.Stored{
-			Sequence: sequence, Time: at, Attributes: attributesOf(op, with), ContentType: "application/json", Data: []byte(data),
+			Sequence: sequence, Time: at, Attributes: attributesOf(op, with), ContentType: "application/json",
+			Data: []byte(data),
 		},
 		Subject: "k8s.east.apps.deployments.shop.web",
 	}
@@ -85,7 +87,10 @@ func TestTable_shows_events_of_any_profile_alike(t *testing.T) {
 		event(t, Deleted, after, map[string]string{"resourceversion": "8"}),
 	}
 	for name, story := range map[string][]*Event{
-		"all":    {event(t, Added, before, with(knative("add"), "resourceversion", "7")), event(t, Updated, after, knative("update")), event(t, Deleted, after, knative("delete"))},
+		"all": {
+			event(t, Added, before, with(knative("add"), "resourceversion", "7")),
+			event(t, Updated, after, knative("update")), event(t, Deleted, after, knative("delete")),
+		},
 		"mixed":  {own[0], event(t, Updated, after, knative("update")), own[2]},
 		"mixed2": {own[0], own[1], event(t, Deleted, after, knative("delete"))},
 	} {

@@ -78,7 +78,8 @@ func (v *viewer) show(ctx context.Context, m Message) error {
 	if err != nil {
 		if !v.strange {
 			v.strange = true
-			v.cfg.Notice(fmt.Sprintf("message %s on %s is skipped, and others like it: %v", m.place(), Printable(m.Subject), err))
+			v.cfg.Notice(fmt.Sprintf("message %s on %s is skipped, and others like it: %v", m.place(), Printable(m.Subject),
+				err))
 		}
 		return nil
 	}
@@ -126,7 +127,8 @@ func (v *viewer) conclude() {
 		v.cfg.Notice("no event matches " + missing + "; those read are about " + resources)
 	case v.printed:
 	case v.cfg.Start == (Start{}) && !v.cfg.Follow:
-		v.cfg.Notice("no event matches: reading began at the end of the log; begin earlier with --from-start, --since or --last")
+		v.cfg.Notice("no event matches: reading began at the end of the log; begin earlier with --from-start, --since or " +
+			"--last")
 	default:
 		v.cfg.Notice("no event matches")
 	}

@@ -68,7 +68,10 @@ func replicas(sequence uint64, n int) Message {
 
 func TestRun_asks_the_log_only_for_states_that_it_has_not_seen_itself(t *testing.T) {
 	junk := message(4, Updated, "", map[string]string{"id": ""})
-	log := &sliceLog{start: 1, messages: []Message{replicas(1, 1), replicas(2, 2), replicas(3, 3), junk, junk, replicas(6, 6)}}
+	log := &sliceLog{start: 1, messages: []Message{
+		replicas(1, 1), replicas(2, 2), replicas(3, 3), junk, junk,
+		replicas(6, 6),
+	}}
 	var p lines
 	var notices []string
 	err := Run(t.Context(), log, Config{Printer: &p, Notice: func(line string) { notices = append(notices, line) }})
@@ -76,7 +79,8 @@ func TestRun_asks_the_log_only_for_states_that_it_has_not_seen_itself(t *testing
 	require.NoError(t, err)
 	assert.Equal(t, want, p.all)
 	assert.Equal(t, []uint64{2}, log.asked, "it asked for what is before")
-	if len(notices) != 1 || !strings.HasPrefix(notices[0], "message 4 on k8s.east.apps.deployments.shop.web is skipped, and others like it") {
+	if len(notices) != 1 || !strings.HasPrefix(notices[0],
+		"message 4 on k8s.east.apps.deployments.shop.web is skipped, and others like it") {
 		t.Errorf("it said %q", notices)
 	}
 	assert.Equal(t, []bool{true, true, false, false, true}, log.counted, "it counted")
@@ -112,11 +116,13 @@ func TestRun_says_what_was_before_a_patch_as_far_as_the_events_before_tell(t *te
 	}
 	first := whole(1, `{"spec":{"replicas":1,"paused":true,"a":{"b":1}}}`)
 	patches := []Message{
-		patchOf(2, `{"spec":{"replicas":2}}`), patchOf(3, `{"spec":{"replicas":5,"a":null}}`), patchOf(4, `{"spec":{"paused":null,"a":{"c":1}}}`),
+		patchOf(2, `{"spec":{"replicas":2}}`), patchOf(3, `{"spec":{"replicas":5,"a":null}}`),
+		patchOf(4, `{"spec":{"paused":null,"a":{"c":1}}}`),
 		whole(5, `{"spec":{"replicas":6,"a":{"c":1}}}`), patchOf(6, `{"spec":{"replicas":7}}`),
 	}
 	shown := []string{
-		"updated spec.replicas 1→2", "updated spec.a.b removed (1), spec.replicas 2→5", "updated spec.a.c added (1), spec.paused removed (true)",
+		"updated spec.replicas 1→2", "updated spec.a.b removed (1), spec.replicas 2→5",
+		"updated spec.a.c added (1), spec.paused removed (true)",
 		"updated spec.replicas 5→6", "updated spec.replicas 6→7",
 	}
 	lost := slices.Clone(patches)
@@ -135,11 +141,17 @@ func TestRun_says_what_was_before_a_patch_as_far_as_the_events_before_tell(t *te
 		{"from an object on", 1, append([]Message{first}, patches...), shown},
 		{
 			"from a patch on", 2, append([]Message{first}, patches...),
-			[]string{"updated spec.a removed, spec.replicas 2→5", "updated spec.a.c added (1), spec.paused removed", "updated ", "updated spec.replicas 6→7"},
+			[]string{
+				"updated spec.a removed, spec.replicas 2→5", "updated spec.a.c added (1), spec.paused removed", "updated ",
+				"updated spec.replicas 6→7",
+			},
 		},
 		{
 			"behind one that applies to something else", 1, append([]Message{first}, lost...),
-			[]string{"updated spec.replicas 1→2", "updated spec.a removed, spec.replicas →5", "updated spec.a.c added (1), spec.paused removed", "updated ", "updated spec.replicas 6→7"},
+			[]string{
+				"updated spec.replicas 1→2", "updated spec.a removed, spec.replicas →5",
+				"updated spec.a.c added (1), spec.paused removed", "updated ", "updated spec.replicas 6→7",
+			},
 		},
 	} {
 		var p lines
@@ -167,7 +179,8 @@ func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 	full := []Message{replicas(1, 1)}
 	var many []Message
 	for i := range maxSeen + 2 {
-		many = append(many, message(1, Updated, `{}`, map[string]string{"source": "/clusters/east/api/v1/r" + strconv.Itoa(i)}))
+		many = append(many, message(1, Updated, `{}`, map[string]string{"source": "/clusters/east/api/v1/r" +
+			strconv.Itoa(i)}))
 	}
 	for _, c := range []struct {
 		name     string
@@ -178,13 +191,21 @@ func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 		{"all is well", full, Config{Span: beginning, Filter: Filter{Resources: []Selector{deployments}}}, ""},
 		{"nothing shown", full, Config{Span: beginning, Filter: Filter{Names: []string{"other"}}}, "no event matches"},
 		{"an empty log", nil, Config{Span: beginning}, "no event matches"},
-		{"its end", nil, Config{}, "no event matches: reading began at the end of the log; begin earlier with --from-start, --since or --last"},
+		{
+			"its end", nil,
+			Config{},
+			"no event matches: reading began at the end of the log; begin earlier with --from-start, --since or --last",
+		},
 		{
 			"one of two resources", full,
 			Config{Span: beginning, Filter: Filter{Resources: []Selector{pods, deployments}}},
 			"no event matches pods/web-0; those read are about deployments.apps",
 		},
-		{"a resource in an empty log", nil, Config{Span: beginning, Filter: Filter{Resources: []Selector{pods}}}, "no event matches"},
+		{
+			"a resource in an empty log", nil,
+			Config{Span: beginning, Filter: Filter{Resources: []Selector{pods}}},
+			"no event matches",
+		},
 		{
 			"a resource of many", many,
 			Config{Span: beginning, Filter: Filter{Resources: []Selector{pods}}},

@@ -42,7 +42,10 @@ func said(t *testing.T, do func(testing.TB)) string {
 
 func TestNeeds_skips_what_the_tier_does_not_include(t *testing.T) {
 	for asked, want := range map[string][3]string{
-		"core":    {"", "skipped: NOT IN THIS TIER: runs with make test-all", "skipped: NOT IN THIS TIER: runs with make nightly"},
+		"core": {
+			"", "skipped: NOT IN THIS TIER: runs with make test-all",
+			"skipped: NOT IN THIS TIER: runs with make nightly",
+		},
 		"all":     {"", "", "skipped: NOT IN THIS TIER: runs with make nightly"},
 		"":        {"", "", "skipped: NOT IN THIS TIER: runs with make nightly"},
 		"nightly": {"", "", ""},

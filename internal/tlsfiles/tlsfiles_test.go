@@ -26,10 +26,16 @@ import (
 func write(t *testing.T, name, certFile, keyFile string) {
 	t.Helper()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
 	der := must.Get(x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key))(t)
 	keyDER := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
 		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 }
@@ -46,7 +52,8 @@ func TestConfig_reads_the_certificate_again_whenever_it_is_asked_for(t *testing.
 		assert.Equal(t, name, pair.Leaf.Subject.CommonName, "it shows")
 	}
 	require.NoError(t, os.Remove(key))
-	if _, err := c.GetClientCertificate(nil); err == nil || err.Error() != "tls: certificate "+cert+" with key "+key+": open "+key+": no such file or directory" {
+	if _, err := c.GetClientCertificate(nil); err == nil ||
+		err.Error() != "tls: certificate "+cert+" with key "+key+": open "+key+": no such file or directory" {
 		t.Errorf("without its key: %v", err)
 	}
 }
@@ -68,7 +75,8 @@ func TestConfig_says_everything_that_is_wrong(t *testing.T) {
 		{Files{CA: empty}, "tls: CA " + empty + ": no certificate in it"},
 		{Files{Cert: empty}, "tls: a certificate and its key go together"},
 		{Files{Key: empty}, "tls: a certificate and its key go together"},
-		{Files{CA: empty, Cert: empty, Key: empty}, "tls: CA " + empty + ": no certificate in it\ntls: certificate " + empty + " with key " + empty + ": tls: failed to find any PEM data in certificate input"},
+		{Files{CA: empty, Cert: empty, Key: empty}, "tls: CA " + empty + ": no certificate in it\ntls: certificate " + empty +
+			" with key " + empty + ": tls: failed to find any PEM data in certificate input"},
 	} {
 		_, err := c.files.Config()
 		assert.True(t, err != nil && err.Error() == c.want, "%+v: got\n%v\nwant\n%s", c.files, err, c.want)

@@ -19,7 +19,10 @@ import (
 // files of secrets.
 func KafkaAccess(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err error) {
 	if t := k.TLS; t != nil {
-		protection = kafka.TLS{Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+		protection = kafka.TLS{
+			Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
+			ServerName: t.ServerName,
+		}
 	}
 	if k.SASL == nil {
 		return auth, protection, nil
@@ -29,8 +32,9 @@ func KafkaAccess(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err er
 		return kafka.Auth{}, kafka.TLS{}, err
 	}
 	return kafka.Auth{
-		Mechanism: strings.ToUpper(string(k.SASL.Mechanism)), User: c.User, Password: c.Password.Reveal(), TokenFile: c.TokenFile,
-		TokenURL: c.TokenURL, ClientID: c.ClientID, ClientSecret: c.ClientSecret.Reveal(), Scopes: c.Scopes,
+		Mechanism: strings.ToUpper(string(k.SASL.Mechanism)), User: c.User, Password: c.Password.Reveal(),
+		TokenFile: c.TokenFile,
+		TokenURL:  c.TokenURL, ClientID: c.ClientID, ClientSecret: c.ClientSecret.Reveal(), Scopes: c.Scopes,
 	}, protection, nil
 }
 
@@ -42,11 +46,16 @@ func KafkaSink(c *config.Pipeline, id checkpoint.Identity) (sinkkafka.Config, er
 		return sinkkafka.Config{}, err
 	}
 	to := sinkkafka.Config{
-		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Cluster: id.Cluster, Pipeline: id.Pipeline, Topic: TopicsOf(k, id),
-		Compression: batch.Compression(k.Compression), Tombstones: k.Tombstones, Structured: c.Encoding.Mode == config.Structured,
+		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Cluster: id.Cluster, Pipeline: id.Pipeline,
+		Topic:       TopicsOf(k, id),
+		Compression: batch.Compression(k.Compression), Tombstones: k.Tombstones,
+		Structured: c.Encoding.Mode == config.Structured,
 	}
 	if k.Create != nil {
-		to.Create = &sinkkafka.Create{Partitions: k.Create.Partitions, Replicas: k.Create.Replicas, Settings: k.Create.Settings}
+		to.Create = &sinkkafka.Create{
+			Partitions: k.Create.Partitions, Replicas: k.Create.Replicas,
+			Settings: k.Create.Settings,
+		}
 	}
 	return to, nil
 }
@@ -78,7 +87,8 @@ func KafkaCheckpoint(c *config.Pipeline) (checkpointkafka.Config, error) {
 	k := c.Sink.Kafka
 	auth, protection, err := KafkaAccess(k)
 	return checkpointkafka.Config{
-		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Topic: c.Checkpoint.Kafka.Topic, Replicas: c.Checkpoint.Kafka.Replicas,
+		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Topic: c.Checkpoint.Kafka.Topic,
+		Replicas: c.Checkpoint.Kafka.Replicas,
 		Patience: openPatience,
 	}, err
 }

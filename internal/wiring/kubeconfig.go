@@ -39,7 +39,8 @@ func loadedConfig(k config.Kubernetes) (clientcmd.ClientConfig, *clientcmd.Clien
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = k.Kubeconfig
 	rules.WarnIfAllMissing = false // said elsewhere, and better
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: k.Context}), rules
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: k.Context}), rules
 }
 
 // ownNamespace returns the namespace of the Pod, or of the kubeconfig's context.
@@ -97,7 +98,8 @@ func contexts(raw *clientcmdapi.Config) string {
 	if len(raw.Contexts) == 0 {
 		return "it has none, so it is no kubeconfig of a cluster"
 	}
-	return "it has: " + strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", ") + "; set --context or kubernetes.context"
+	return "it has: " + strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", ") +
+		"; set --context or kubernetes.context"
 }
 
 // LeaseNamespace returns the namespace of the lease: the file's, or the process's own.

@@ -62,7 +62,8 @@ func scoped(r *config.Resource) (specs []bridge.StreamSpec, err error) {
 	selector, err := namespaceSelector(r)
 	for _, ns := range ScopesOf(r) {
 		specs = append(specs, bridge.StreamSpec{
-			Resource: r.Resource.Arg(), Wildcard: WildcardOf(r), Namespace: ns, NamespaceSelector: selector, LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
+			Resource: r.Resource.Arg(), Wildcard: WildcardOf(r), Namespace: ns, NamespaceSelector: selector,
+			LabelSelector: r.LabelSelector, FieldSelector: r.FieldSelector,
 		})
 	}
 	return specs, err

@@ -22,7 +22,10 @@ import (
 )
 
 func TestStreams_name_a_resource_so_that_the_API_server_knows_it(t *testing.T) {
-	cfg, err := config.FromArgs(config.Args{Resources: []string{"pods.v1", "deployments.v1.apps", "widgets.example.com", "nodes"}})
+	cfg, err := config.FromArgs(config.Args{Resources: []string{
+		"pods.v1", "deployments.v1.apps", "widgets.example.com",
+		"nodes",
+	}})
 	require.NoError(t, err)
 	specs, _ := must.Get2((&Wiring{}).Streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"}))(t)
 	for i, want := range []schema.GroupVersionResource{
@@ -47,7 +50,8 @@ func TestStreams_are_one_for_each_namespace(t *testing.T) {
 	specs, _ := must.Get2((&Wiring{}).Streams(&cfg.Pipelines[0], checkpoint.Identity{Cluster: "c"}))(t)
 	require.Len(t, specs, 3)
 	for i, namespace := range []string{"x", "y", ""} {
-		if s := specs[i]; s.Namespace != namespace || s.Latest != (i < 2) || s.SkipSnapshot != (i < 2) || (s.LabelSelector == "a=b") != (i < 2) {
+		if s := specs[i]; s.Namespace != namespace || s.Latest != (i < 2) || s.SkipSnapshot != (i < 2) ||
+			(s.LabelSelector == "a=b") != (i < 2) {
 			t.Errorf("stream %d is %+v", i, s)
 		}
 	}
@@ -62,7 +66,8 @@ func streamsOf(t *testing.T, file string) ([]bridge.StreamSpec, error) {
 }
 
 func TestStreams_redact_what_the_pipeline_and_the_resource_name(t *testing.T) {
-	specs, err := streamsOf(t, `{pipelines: [{name: a, encoding: {redact: [spec.a]}, resources: [{resource: pods, redact: [spec.b]}, {resource: nodes}]}]}`)
+	specs, err := streamsOf(t,
+		`{pipelines: [{name: a, encoding: {redact: [spec.a]}, resources: [{resource: pods, redact: [spec.b]}, {resource: nodes}]}]}`)
 	require.NoError(t, err)
 	for i, want := range []string{"spec.a spec.b", "spec.a"} {
 		var got []string
@@ -75,11 +80,13 @@ func TestStreams_redact_what_the_pipeline_and_the_resource_name(t *testing.T) {
 
 func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
-	file := `{pipelines: [{name: a, encoding: {secrets: {hashes: {keyFile: ` + key + `}}}, resources: [{resource: secrets}]}]}`
+	file := `{pipelines: [{name: a, encoding: {secrets: {hashes: {keyFile: ` + key +
+		`}}}, resources: [{resource: secrets}]}]}`
 	for text, want := range map[string]string{
 		"0123456789abcdef\n": "",
-		"0123456789abcde\n":  "pipeline a: secrets.hashes: the key has 15 bytes; give it 16 random ones or more, such as openssl rand -hex 32 prints",
-		"":                   "pipeline a: secrets.hashes: read keyFile: " + key + " is empty",
+		"0123456789abcde\n": "pipeline a: secrets.hashes: the key has 15 bytes; give it 16 random ones or more, such as " +
+			"openssl rand -hex 32 prints",
+		"": "pipeline a: secrets.hashes: read keyFile: " + key + " is empty",
 	} {
 		require.NoError(t, os.WriteFile(key, []byte(text), 0o600))
 		specs, err := streamsOf(t, file)
@@ -92,7 +99,8 @@ func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testin
 		}
 	}
 	t.Setenv("HASH_KEY", "0123456789abcdef")
-	specs, err := streamsOf(t, `{pipelines: [{name: a, encoding: {secrets: {hashes: {keyEnv: HASH_KEY}}}, resources: [{resource: secrets}]}]}`)
+	specs, err := streamsOf(t,
+		`{pipelines: [{name: a, encoding: {secrets: {hashes: {keyEnv: HASH_KEY}}}, resources: [{resource: secrets}]}]}`)
 	require.NoError(t, err)
 	assert.NotNil(t, specs[0].Encoding.SecretHashes, "of the environment")
 	specs, err = streamsOf(t, `{pipelines: [{name: a, resources: [{resource: secrets}]}]}`)
@@ -101,7 +109,8 @@ func TestStreams_have_hashes_with_the_key_that_the_configuration_names(t *testin
 }
 
 func TestStreams_have_a_filter_only_where_something_is_not_published(t *testing.T) {
-	specs, err := streamsOf(t, `{pipelines: [{name: a, resources: [{resource: pods}, {resource: nodes, operations: [deleted]}, {resource: events, ignoreChanges: [status]},
+	specs, err := streamsOf(t,
+		`{pipelines: [{name: a, resources: [{resource: pods}, {resource: nodes, operations: [deleted]}, {resource: events, ignoreChanges: [status]},
     {resource: secrets, filter: 'event.name == "x"'}, {resource: jobs, filter: 'object != oldObject'}]}]}`)
 	assert.True(t, err == nil && !specs[3].Olds && specs[4].Olds && specs[3].Filter != nil && specs[0].Filter == nil &&
 		specs[1].Filter != nil && specs[2].Filter != nil, "got %+v, %v", specs, err)
@@ -125,7 +134,10 @@ func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
 		{name: "a Secret by its kind", resource: "secret", keyed: true},
 		{name: "secrets in a version", resource: "secrets.v1", keyed: true},
 		{name: "values are published", resource: "secrets", encoding: config.Encoding{Secrets: config.Secrets{Values: true}}},
-		{name: "redacted in the pipeline", resource: "pods", encoding: config.Encoding{Redact: []string{"spec"}}, keyed: true},
+		{
+			name: "redacted in the pipeline", resource: "pods", encoding: config.Encoding{Redact: []string{"spec"}},
+			keyed: true,
+		},
 		{name: "redacted in the resource", resource: "pods", redact: []string{"spec"}, keyed: true},
 		{name: "hashes", resource: "secrets", encoding: hashes, keyed: true, lasting: true},
 		{name: "hashes, and nothing to hide", resource: "pods", encoding: hashes},
@@ -146,7 +158,8 @@ func TestFilterOf_gives_digests_of_Secrets_a_key(t *testing.T) {
 	for range 2 {
 		r := config.Resource{Resource: config.ResourceName{Plural: "secrets"}, IgnoreChanges: []string{"metadata.labels"}}
 		f, _ := must.Get2(filterOf(&config.Pipeline{}, &r))(t)
-		_, now, err := f.Filter(&source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"data":{"k":"dg=="}}`))}, [16]byte{}, nil)
+		_, now, err := f.Filter(&source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"data":{"k":"dg=="}}`))},
+			[16]byte{}, nil)
 		require.NoError(t, err)
 		digests = append(digests, now)
 	}
@@ -173,7 +186,8 @@ func TestUnfenced_is_a_pipeline_only_if_the_file_says_so(t *testing.T) {
 		"nats: {}": false, "nats: {fence: false}": true, "embedded: {}": false, "embedded: {fence: false}": true,
 		"kafka: {brokers: [\"a:9092\"]}": false, "stdout: {}": false,
 	} {
-		cfg, _ := must.Get2(config.Parse("f", []byte("{pipelines: [{name: a, resources: [{resource: pods}], sink: {"+sink+"}}]}")))(t)
+		cfg, _ := must.Get2(config.Parse("f",
+			[]byte("{pipelines: [{name: a, resources: [{resource: pods}], sink: {"+sink+"}}]}")))(t)
 		assert.Equal(t, want, unfenced(&cfg.Pipelines[0].Sink), sink)
 	}
 }

@@ -54,7 +54,8 @@ func (s *Sink) examine(ctx context.Context) (warnings []string, err error) {
 		settings, err := s.client.Settings(ctx, name, settingCleanup, settingISR, settingUnclean)
 		switch {
 		case kafka.Forbidden(err):
-			warnings = append(warnings, fmt.Sprintf("the settings of topic %s may not be read, so they are not checked: %v", name, err))
+			warnings = append(warnings, fmt.Sprintf("the settings of topic %s may not be read, so they are not checked: %v",
+				name, err))
 		case err != nil:
 			return warnings, err
 		}
@@ -67,13 +68,15 @@ func (s *Sink) examine(ctx context.Context) (warnings []string, err error) {
 
 // missing says what to do about a topic that is not there.
 func (s *Sink) missing(ctx context.Context, name string) error {
-	return unusable(name, "it does not exist, or the permission to see it (Describe) is missing", s.adviceToCreate(ctx, name))
+	return unusable(name, "it does not exist, or the permission to see it (Describe) is missing",
+		s.adviceToCreate(ctx, name))
 }
 
 // countable refuses a topic with more partitions than can be told from those of others.
 func (s *Sink) countable(name string, partitions int) error {
 	if most := s.mostPartitions(); partitions > most {
-		return unusable(name, fmt.Sprintf("it has %d partitions", partitions), fmt.Sprintf("use topics with at most %d where there are several", most))
+		return unusable(name, fmt.Sprintf("it has %d partitions", partitions),
+			fmt.Sprintf("use topics with at most %d where there are several", most))
 	}
 	return nil
 }

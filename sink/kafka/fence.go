@@ -30,13 +30,16 @@ func (s *Sink) begin(ctx context.Context) error {
 	p, err := s.client.InitProducer(ctx, s.cfg.transactionalID(), nil)
 	if kafka.Forbidden(err) && s.cfg.Fenced {
 		return &sink.UnusableError{
-			Target: "topic " + s.cfg.Topic, Reason: fmt.Sprintf("a former leader could not be fenced: the permission to write to transactional id %s is missing (%v)",
+			Target: "topic " + s.cfg.Topic,
+			Reason: fmt.Sprintf(
+				"a former leader could not be fenced: the permission to write to transactional id %s is missing (%v)",
 				s.cfg.transactionalID(), err),
 			Advice: "allow WRITE on that transactional id, which leaderElection needs",
 		}
 	}
 	if kafka.Forbidden(err) {
-		s.cfg.Log.Warn("an older process of this pipeline cannot be fenced: the permission to write to its transactional id is missing",
+		s.cfg.Log.Warn("an older process of this pipeline cannot be fenced: the permission to write to its transactional "+
+			"id is missing",
 			"transactionalId", s.cfg.transactionalID(), "err", err)
 		p, err = s.client.InitProducer(ctx, "", nil)
 	} else {
@@ -100,7 +103,8 @@ func (s *Sink) nextEpoch(ctx context.Context) error {
 // fenced says that a newer process publishes.
 func (s *Sink) fenced(topic string, cause error) error {
 	return &sink.UnusableError{
-		Target: "topic " + topic, Reason: fmt.Sprintf("another process publishes for pipeline %s of cluster %s (%v)", s.cfg.Pipeline, s.cfg.Cluster, cause),
+		Target: "topic " + topic, Reason: fmt.Sprintf("another process publishes for pipeline %s of cluster %s (%v)",
+			s.cfg.Pipeline, s.cfg.Cluster, cause),
 		Advice:    "run one process for a pipeline of a cluster, or set leaderElection for both",
 		Overtaken: true,
 	}
@@ -114,7 +118,8 @@ func (p *partition) barrier(ctx context.Context) error {
 		return err
 	}
 	if sink.IsPermanent(refused) {
-		return unusable(p.topic.name, fmt.Sprintf("it takes no record of a few hundred bytes: %v", refused), "raise its "+settingSize)
+		return unusable(p.topic.name, fmt.Sprintf("it takes no record of a few hundred bytes: %v", refused),
+			"raise its "+settingSize)
 	}
 	return ctx.Err()
 }
@@ -126,7 +131,8 @@ func (s *Sink) announcement() *sink.Message {
 	key := s.cfg.Cluster + barrierKey + s.cfg.Pipeline
 	data := fmt.Appendf(nil, `{"producerId":%d,"producerEpoch":%d,"epoch":%d}`, p.ID, p.Epoch, s.epoch.Load())
 	m := &sink.Message{
-		Key: key, ID: "writer-started." + strconv.FormatInt(p.ID, 10) + "." + strconv.Itoa(int(p.Epoch)), ContentType: "application/json", Data: data,
+		Key: key, ID: "writer-started." + strconv.FormatInt(p.ID, 10) + "." + strconv.Itoa(int(p.Epoch)),
+		ContentType: "application/json", Data: data,
 	}
 	m.Attributes = []sink.Attribute{
 		{Name: "specversion", Value: "1.0"},

@@ -16,7 +16,10 @@ import (
 func TestDecode_reads_what_headers_writes(t *testing.T) {
 	n := &names{known: map[string]string{}}
 	m := &sink.Message{ContentType: "application/json", Attributes: []sink.Attribute{
-		{Name: "id", Value: "u.7"}, {Name: "datacontenttype", Value: "application/json"}, {Name: "namespace", Value: ""}, {Name: "subject", Value: "ä %"},
+		{Name: "id", Value: "u.7"},
+		{Name: "datacontenttype", Value: "application/json"},
+		{Name: "namespace", Value: ""},
+		{Name: "subject", Value: "ä %"},
 	}}
 	for range 2 { // the second time names are known
 		r := &kafka.Record{Offset: 6, Value: []byte("{}"), Time: time.Unix(1, 0)}
@@ -24,7 +27,11 @@ func TestDecode_reads_what_headers_writes(t *testing.T) {
 			r.Headers = append(r.Headers, kafka.Header{Name: h.Name, Value: []byte(h.Value)})
 		}
 		st := Decode(3, r, true)
-		want := []sink.Attribute{{Name: "id", Value: "u.7"}, {Name: "subject", Value: "ä %"}, {Name: "datacontenttype", Value: "application/json"}}
+		want := []sink.Attribute{
+			{Name: "id", Value: "u.7"},
+			{Name: "subject", Value: "ä %"},
+			{Name: "datacontenttype", Value: "application/json"},
+		}
 		assert.True(t, st.ID == "u.7" && st.Sequence == 7 && st.Partition == 3 && slices.Equal(st.Attributes, want) &&
 			string(st.Data) == "{}" && st.Time.Equal(r.Time), "%+v", st)
 		assert.Nil(t, Decode(3, r, false).Data, "data that was not asked for")
@@ -33,14 +40,19 @@ func TestDecode_reads_what_headers_writes(t *testing.T) {
 
 func TestDecode_finds_the_id_of_a_structured_event_and_of_nothing_else(t *testing.T) {
 	for event, want := range map[string]string{
-		`{"id":"a"}`: "a", `{"data":{"id":"b","x":[1,{"id":"c"}]},"id":"a\u0041"}`: "aA", `{"data":{"id":"b"}}`: "", `{"id":7}`: "", `[]`: "", ``: "", `{"id":`: "", `{"id"`: "",
+		`{"id":"a"}`: "a", `{"data":{"id":"b","x":[1,{"id":"c"}]},"id":"a\u0041"}`: "aA", `{"data":{"id":"b"}}`: "",
+		`{"id":7}`: "", `[]`: "", ``: "", `{"id":`: "", `{"id"`: "",
 		`{"x":`: "",
 	} {
-		r := &kafka.Record{Value: []byte(event), Headers: []kafka.Header{{Name: "content-type", Value: []byte("application/cloudevents+json; charset=UTF-8")}}}
+		r := &kafka.Record{Value: []byte(event), Headers: []kafka.Header{{
+			Name:  "content-type",
+			Value: []byte("application/cloudevents+json; charset=UTF-8"),
+		}}}
 		st := Decode(0, r, false)
 		assert.True(t, st.ID == want && len(st.Attributes) == 0 && string(st.Data) == event, "%s: %+v", event, st)
 	}
-	other := Decode(0, &kafka.Record{Value: []byte("x"), Headers: []kafka.Header{{Name: "trace", Value: []byte("1")}}}, false)
+	other := Decode(0, &kafka.Record{Value: []byte("x"), Headers: []kafka.Header{{Name: "trace", Value: []byte("1")}}},
+		false)
 	assert.Empty(t, other.ID, "somebody else's record: %+v", other)
 	assert.Empty(t, other.Attributes, "somebody else's record: %+v", other)
 }
@@ -56,16 +68,33 @@ func TestIsMarker_goes_by_what_the_event_says(t *testing.T) {
 		record          kafka.Record
 		marker, barrier bool
 	}{
-		"marker":             {kafka.Record{Key: []byte(gap), Headers: binary("ce_payload", "marker")}, true, false},
-		"capitals":           {kafka.Record{Key: []byte(gap), Headers: binary("CE_Payload", "marker")}, true, false},
-		"structured":         {kafka.Record{Key: []byte(gap), Headers: whole, Value: []byte(`{"data":{"payload":"x"},"payload":"marker"}`)}, true, false},
-		"an object's name":   {kafka.Record{Key: []byte("c/rbac/clusterroles/_/_gap"), Headers: binary("ce_payload", "object")}, false, false},
-		"one in a structure": {kafka.Record{Key: []byte("c/rbac/clusterroles/_/_gap"), Headers: whole, Value: []byte(`{"data":{"payload":"marker"},"payload":"object"}`)}, false, false},
-		"an object":          {kafka.Record{Key: []byte("c/core/pods/n/web"), Headers: binary("ce_payload", "marker")}, false, false},
-		"somebody else's":    {kafka.Record{Key: []byte(gap), Value: []byte(`{"payload":"marker"}`)}, false, false},
-		"no key":             {kafka.Record{Headers: binary("ce_payload", "marker")}, false, false},
-		"barrier":            {kafka.Record{Key: []byte(writer), Headers: binary("ce_payload", "marker")}, false, true},
-		"an end like its":    {kafka.Record{Key: []byte("c/core/" + writer), Headers: binary("ce_payload", "object")}, false, false},
+		"marker":   {kafka.Record{Key: []byte(gap), Headers: binary("ce_payload", "marker")}, true, false},
+		"capitals": {kafka.Record{Key: []byte(gap), Headers: binary("CE_Payload", "marker")}, true, false},
+		"structured": {kafka.Record{
+			Key: []byte(gap), Headers: whole,
+			Value: []byte(`{"data":{"payload":"x"},"payload":"marker"}`),
+		}, true, false},
+		"an object's name": {kafka.Record{
+			Key:     []byte("c/rbac/clusterroles/_/_gap"),
+			Headers: binary("ce_payload", "object"),
+		}, false, false},
+		"one in a structure": {kafka.Record{
+			Key: []byte("c/rbac/clusterroles/_/_gap"), Headers: whole,
+			Value: []byte(`{"data":{"payload":"marker"},"payload":"object"}`),
+		}, false, false},
+		"an object": {
+			kafka.Record{Key: []byte("c/core/pods/n/web"), Headers: binary("ce_payload", "marker")},
+			false,
+			false,
+		},
+		"somebody else's": {kafka.Record{Key: []byte(gap), Value: []byte(`{"payload":"marker"}`)}, false, false},
+		"no key":          {kafka.Record{Headers: binary("ce_payload", "marker")}, false, false},
+		"barrier":         {kafka.Record{Key: []byte(writer), Headers: binary("ce_payload", "marker")}, false, true},
+		"an end like its": {
+			kafka.Record{Key: []byte("c/core/" + writer), Headers: binary("ce_payload", "object")},
+			false,
+			false,
+		},
 	} {
 		m, b := IsMarker(&c.record), IsBarrier(&c.record)
 		assert.True(t, m == c.marker && b == c.barrier, "%s: marker %v, barrier %v", name, m, b)

@@ -127,7 +127,9 @@ func (s *Sink) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) erro
 }
 
 // readPartition hands on the messages from one sequence to another.
-func (s *Sink) readPartition(ctx context.Context, p *partition, from, to uint64, data bool, f func(*sink.Stored) error) error {
+func (s *Sink) readPartition(
+	ctx context.Context, p *partition, from, to uint64, data bool, f func(*sink.Stored) error,
+) error {
 	offset, end := int64(from)-1, int64(to) //nolint:gosec // they came from offsets
 	var stopped error
 	for offset < end {

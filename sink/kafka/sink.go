@@ -195,7 +195,8 @@ func (s *Sink) want(name string) (*topic, error) {
 	}
 	t := &topic{name: name, open: make(chan struct{}), base: s.base(name)}
 	if other, taken := s.bases[t.base]; taken {
-		t.problem = unusable(name, "its partitions cannot be told from those of topic "+other, "give one of them another name")
+		t.problem = unusable(name, "its partitions cannot be told from those of topic "+other,
+			"give one of them another name")
 	}
 	s.topics[name], s.bases[t.base] = t, name
 	s.asked <- t // there is room for all

@@ -13,7 +13,8 @@ func (p *partition) earlier(l *load, times *int) bool {
 		return false
 	}
 	if p.sink.misled.CompareAndSwap(false, true) {
-		p.sink.cfg.Log.Warn("the clock of this machine is ahead of the brokers', which refuse its timestamps: records are stamped earlier until they are taken", "at", p.String())
+		p.sink.cfg.Log.Warn("the clock of this machine is ahead of the brokers', which refuse its timestamps: records are "+
+			"stamped earlier until they are taken", "at", p.String())
 	}
 	l.builder.Restamp(stamp.UnixMilli())
 	l.builder.Seal(p.producer.ID, p.producer.Epoch, p.sequence)

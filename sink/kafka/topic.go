@@ -73,7 +73,10 @@ func (s *Sink) find(ctx context.Context, t *topic) (id string, n int, err error)
 
 func (s *Sink) create(ctx context.Context, t *topic) error {
 	c := s.cfg.Create
-	err := s.client.CreateTopic(ctx, kafka.TopicSpec{Name: t.name, Partitions: c.Partitions, Replicas: c.Replicas, Settings: c.Settings})
+	err := s.client.CreateTopic(ctx, kafka.TopicSpec{
+		Name: t.name, Partitions: c.Partitions, Replicas: c.Replicas,
+		Settings: c.Settings,
+	})
 	if err == nil {
 		s.cfg.Log.Info("topic created", "topic", t.name)
 	}
@@ -86,8 +89,10 @@ func (s *Sink) adviceToCreate(ctx context.Context, name string) string {
 	if n, err := s.client.Brokers(ctx); err == nil && n < replicas {
 		replicas, needed = n, 1
 	}
-	return "create it, for example with kafka-topics.sh --bootstrap-server " + s.cfg.Brokers[0] + " --create --topic " + name +
-		fmt.Sprintf(" --partitions 12 --replication-factor %d --config min.insync.replicas=%d", replicas, needed) + ", or let it be created (create)"
+	return "create it, for example with kafka-topics.sh --bootstrap-server " + s.cfg.Brokers[0] + " --create --topic " +
+		name +
+		fmt.Sprintf(" --partitions 12 --replication-factor %d --config min.insync.replicas=%d", replicas, needed) +
+		", or let it be created (create)"
 }
 
 // The settings of a topic that are looked at.
@@ -132,17 +137,23 @@ func (s *Sink) tellLosses(t *topic, settings map[string]string) {
 // losses names what a topic's settings lose.
 func losses(settings map[string]string, tombstones bool) (problems []string) {
 	if settings[settingUnclean] == "true" {
-		problems = append(problems, settingUnclean+"=true: a replica that was left behind may become the leader, and what it does not have is lost")
+		problems = append(problems,
+			settingUnclean+"=true: a replica that was left behind may become the leader, and what it does not have is lost")
 	}
 	if settings[settingISR] == "1" {
-		problems = append(problems, settingISR+"=1: a record is acknowledged when one broker has it; with 2, and three replicas, it survives the loss of that")
+		problems = append(problems,
+			settingISR+"=1: a record is acknowledged when one broker has it; with 2, and three replicas, it survives the loss "+
+				"of that")
 	}
 	compacted := strings.Contains(settings[settingCleanup], "compact")
 	if compacted {
-		problems = append(problems, settingCleanup+"="+settings[settingCleanup]+": only the newest event of each object is kept")
+		problems = append(problems,
+			settingCleanup+"="+settings[settingCleanup]+": only the newest event of each object is kept")
 	}
 	if compacted && !tombstones {
-		problems = append(problems, settingCleanup+"="+settings[settingCleanup]+" without tombstones: the last event of each deleted object stays for ever")
+		problems = append(problems,
+			settingCleanup+"="+settings[settingCleanup]+" without tombstones: the last event of each deleted object stays for "+
+				"ever")
 	}
 	return problems
 }

@@ -122,7 +122,8 @@ func (s *Sink) finish(i int, m *sink.Message, done sink.Done, rc sink.Receipt, e
 // nobody makes an error of the answer that no stream listens to the subject of m.
 func (s *Sink) nobody(m *sink.Message) error {
 	if !natsclient.CoveredByAny(s.cfg.Subjects, m.Subject) {
-		return sink.Permanent(fmt.Errorf("no stream takes this subject; stream %s is for %s", s.cfg.Stream, strings.Join(s.cfg.Subjects, ", ")))
+		return sink.Permanent(fmt.Errorf("no stream takes this subject; stream %s is for %s", s.cfg.Stream,
+			strings.Join(s.cfg.Subjects, ", ")))
 	}
 	s.suspect(fmt.Errorf("stream %s does not answer", s.cfg.Stream))
 	return fmt.Errorf("stream %s: %w", s.cfg.Stream, gonats.ErrNoResponders)

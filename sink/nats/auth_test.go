@@ -236,7 +236,10 @@ func TestSink_does_not_give_up_on_refused_credentials(t *testing.T) {
 
 func TestDial_is_refused_in_the_words_of_the_sink_and_without_its_secrets(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(*testing.T) variant{"nkey": nkeyVariant, "creds": credsVariant, "TLS": tlsVariant} {
+	for name, make := range map[string]func(*testing.T) variant{
+		"nkey": nkeyVariant, "creds": credsVariant,
+		"TLS": tlsVariant,
+	} {
 		t.Run(name, func(t *testing.T) {
 			v := make(t)
 			b := newBroker(t, v.server)
@@ -267,13 +270,15 @@ func TestNew_names_everything_that_is_wrong(t *testing.T) {
 	}, nil)
 	require.Error(t, err, "accepted")
 	for _, want := range []string{
-		`servers[0]: scheme "http"`, "servers[1]: no host", "servers[2]: not a URL", `stream: "a.b"`, `subjects[0]: "a..b"`, "window: 1048576", "wait: -1ns", "ids must be remembered",
+		`servers[0]: scheme "http"`, "servers[1]: no host", "servers[2]: not a URL", `stream: "a.b"`, `subjects[0]: "a..b"`,
+		"window: 1048576", "wait: -1ns", "ids must be remembered",
 		"more than one of token, user", "a certificate and its key",
 	} {
 		assert.Contains(t, err.Error(), want, "not said in:\n%v", err)
 	}
 	assert.NotContains(t, err.Error(), "hunter2", "a secret is in:\n%v", err)
-	got := fmt.Sprintf("%v %+v %#v", natsclient.Config{Auth: natsclient.Auth{Token: "hunter2"}}, natsclient.Config{Auth: natsclient.Auth{Token: "hunter2"}}, natsclient.Auth{Token: "hunter2"})
+	got := fmt.Sprintf("%v %+v %#v", natsclient.Config{Auth: natsclient.Auth{Token: "hunter2"}},
+		natsclient.Config{Auth: natsclient.Auth{Token: "hunter2"}}, natsclient.Auth{Token: "hunter2"})
 	assert.NotContains(t, got, "hunter2", "a configuration prints its secret")
 	junk := file(t, "junk", []byte("-----BEGIN NATS USER JWT-----\nhunter2\n------END NATS USER JWT------\nSUhunter2\n"))
 	for _, a := range []natsclient.Auth{
@@ -296,7 +301,8 @@ func TestNew_names_everything_that_is_wrong(t *testing.T) {
 		_, err := nats.New(cfg, nil)
 		assert.True(t, err != nil && strings.Contains(err.Error(), ca), "CA %s: %v", ca, err)
 	}
-	if _, err := nats.New(nats.Config{}, nil); errors.Unwrap(err) == nil || !strings.Contains(err.Error(), "servers: none given") {
+	if _, err := nats.New(nats.Config{}, nil); errors.Unwrap(err) == nil ||
+		!strings.Contains(err.Error(), "servers: none given") {
 		t.Errorf("nothing at all: %v", err)
 	}
 }

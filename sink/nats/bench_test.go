@@ -43,8 +43,9 @@ func otherProcess(b *testing.B) (url string) {
 func event(n int) *sink.Message {
 	id := fmt.Sprintf("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0.%d", 1_000_000+n)
 	return &sink.Message{
-		Subject: fmt.Sprintf("k8s.prod.core.pods.default.web-%d", n%1000), ID: "0123456789abcdef." + id, ContentType: "application/json",
-		Data: bytes.Repeat([]byte("x"), 4096),
+		Subject: fmt.Sprintf("k8s.prod.core.pods.default.web-%d", n%1000), ID: "0123456789abcdef." + id,
+		ContentType: "application/json",
+		Data:        bytes.Repeat([]byte("x"), 4096),
 		Attributes: []sink.Attribute{
 			{Name: "specversion", Value: "1.0"},
 			{Name: "id", Value: id},
@@ -108,12 +109,18 @@ func BenchmarkPublish(b *testing.B) {
 		return all
 	}
 	b.Run("sink", func(b *testing.B) {
-		s, err := nats.New(nats.Config{Client: natsclient.Config{Servers: []string{url}}, Stream: stream, Subjects: []string{"k8s.>"}, Window: window}, nil)
+		s, err := nats.New(nats.Config{
+			Client: natsclient.Config{Servers: []string{url}}, Stream: stream,
+			Subjects: []string{"k8s.>"}, Window: window,
+		}, nil)
 		require.NoError(b, err)
 		publishAll(b, s, s, events(b))
 	})
 	b.Run("sink with retry", func(b *testing.B) {
-		s, err := nats.New(nats.Config{Client: natsclient.Config{Servers: []string{url}}, Stream: stream, Subjects: []string{"k8s.>"}, Window: window}, nil)
+		s, err := nats.New(nats.Config{
+			Client: natsclient.Config{Servers: []string{url}}, Stream: stream,
+			Subjects: []string{"k8s.>"}, Window: window,
+		}, nil)
 		require.NoError(b, err)
 		r := sink.Retry(s, sink.Policy{})
 		ended := make(chan struct{})
@@ -125,7 +132,8 @@ func BenchmarkPublish(b *testing.B) {
 		nc := must.Get(gonats.Connect(url))(b)
 		defer nc.Close()
 		js := must.Get(jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(window)))(b)
-		if _, err := js.CreateOrUpdateStream(b.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, AllowDirect: true}); err != nil {
+		if _, err := js.CreateOrUpdateStream(b.Context(),
+			jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, AllowDirect: true}); err != nil {
 			b.Fatal(err)
 		}
 		all := events(b)

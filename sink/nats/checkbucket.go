@@ -39,7 +39,10 @@ func CheckBucket(ctx context.Context, c Config) (warnings []string, err error) {
 	found := st.CachedInfo().Config
 	for _, rule := range bucketRules {
 		if rule.broken(bucket, found) {
-			return nil, &sink.UnusableError{Target: "bucket " + bucket, Reason: rule.reason, Advice: "remove it, so that it is made as it has to be: nats object del " + bucket}
+			return nil, &sink.UnusableError{
+				Target: "bucket " + bucket, Reason: rule.reason,
+				Advice: "remove it, so that it is made as it has to be: nats object del " + bucket,
+			}
 		}
 	}
 	keeps, err := ageOf(ctx, js, c)
@@ -57,7 +60,10 @@ var bucketRules = []struct {
 		},
 		"its stream has other subjects than those of an object store",
 	},
-	{func(_ string, c jetstream.StreamConfig) bool { return !c.AllowRollup }, "its stream allows no rollup, by which an object is replaced"},
+	{
+		func(_ string, c jetstream.StreamConfig) bool { return !c.AllowRollup },
+		"its stream allows no rollup, by which an object is replaced",
+	},
 }
 
 // ageOf returns how old messages of the log may become, 0: any age; also where it is yet to be made.
@@ -82,10 +88,13 @@ func bucketCosts(bucket string, c jetstream.StreamConfig, keeps time.Duration) (
 		if keeps > 0 {
 			of = keeps.String()
 		}
-		warnings = append(warnings, fmt.Sprintf("bucket %s keeps objects for %v, and the stream events for %s: what older events refer to is gone", bucket, c.MaxAge, of))
+		warnings = append(warnings,
+			fmt.Sprintf("bucket %s keeps objects for %v, and the stream events for %s: what older events refer to is gone",
+				bucket, c.MaxAge, of))
 	}
 	if c.MaxBytes > 0 {
-		warnings = append(warnings, fmt.Sprintf("bucket %s takes %d bytes: when it is full, what is too large for the stream waits", bucket, c.MaxBytes))
+		warnings = append(warnings,
+			fmt.Sprintf("bucket %s takes %d bytes: when it is full, what is too large for the stream waits", bucket, c.MaxBytes))
 	}
 	return warnings
 }

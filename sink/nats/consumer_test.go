@@ -59,7 +59,8 @@ func TestRead_gives_up_where_no_consumer_is_allowed(t *testing.T) {
 	must.Get(st.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader"}))(t)
 	err := s.Read(t.Context(), sink.Query{}, func(*sink.Stored) error { return nil })
 	var u *sink.UnusableError
-	if !errors.As(err, &u) || u.Target != "stream "+stream || !strings.Contains(u.Reason, "maximum consumers limit") || !strings.Contains(u.Advice, "consumer ls "+stream) {
+	if !errors.As(err, &u) || u.Target != "stream "+stream || !strings.Contains(u.Reason, "maximum consumers limit") ||
+		!strings.Contains(u.Advice, "consumer ls "+stream) {
 		t.Errorf("read: %v", err)
 	}
 	assert.NoError(t, s.Ready(), "not ready")
@@ -126,7 +127,8 @@ func oneByOne(script func(subject string) answer, deliveries ...[]delivered) fun
 			return answer{reply: `{"message":{"subject":"k8s.a","seq":3,"time":"2026-01-02T03:04:05Z"}}`}
 		case strings.HasPrefix(subject, makeSubject):
 			consumers.Add(1)
-			return answer{reply: `{"type":"io.nats.jetstream.api.v1.consumer_create_response","stream_name":"KUBERNETES","name":"C","config":{}}`}
+			return answer{reply: `{"type":"io.nats.jetstream.api.v1.consumer_create_response","stream_name":"KUBERNETES",` +
+				`"name":"C","config":{}}`}
 		case strings.HasPrefix(subject, nextSubject):
 			return answer{messages: deliveries[consumers.Load()-1]}
 		default:
@@ -156,7 +158,8 @@ func TestRead_misses_no_message_that_got_lost_on_the_way(t *testing.T) {
 				ready(t, s)
 				ctx := must.Within(t, time.Minute)
 				var got []uint64
-				err := s.Read(ctx, sink.Query{LastOfKey: lastOfKey}, func(st *sink.Stored) error { got = append(got, st.Sequence); return nil })
+				err := s.Read(ctx, sink.Query{LastOfKey: lastOfKey},
+					func(st *sink.Stored) error { got = append(got, st.Sequence); return nil })
 				assert.True(t, err == nil && slices.Equal(got, []uint64{1, 2, 3}) &&
 					strings.Contains(said(), "got lost on the way"), "read %v (%v); said %s", got, err, said())
 			})

@@ -31,7 +31,8 @@ type answer struct {
 type delivered struct{ sequence, number int }
 
 func (d delivered) write(w io.Writer, sid string) {
-	_, _ = fmt.Fprintf(w, "MSG k8s.a %s $JS.ACK.KUBERNETES.C.1.%d.%d.%d.0 0\r\n\r\n", sid, d.sequence, d.number, time.Now().UnixNano())
+	_, _ = fmt.Fprintf(w, "MSG k8s.a %s $JS.ACK.KUBERNETES.C.1.%d.%d.%d.0 0\r\n\r\n", sid, d.sequence, d.number,
+		time.Now().UnixNano())
 }
 
 const (
@@ -183,7 +184,8 @@ func TestSink_does_not_wait_for_an_acknowledgement_that_was_cut_off(t *testing.T
 	}))
 	cfg.AckTimeout = time.Hour
 	s := readySink(t, cfg)
-	if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) || !strings.Contains(r.err.Error(), "not connected") {
+	if r := publish(t, s, message("k8s.a", "a.1")); r.err == nil || sink.IsPermanent(r.err) ||
+		!strings.Contains(r.err.Error(), "not connected") {
 		t.Errorf("published: %v", r.err)
 	}
 }

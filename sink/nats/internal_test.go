@@ -28,10 +28,13 @@ func TestParseAnswer(t *testing.T) {
 		fast   bool
 		failed bool
 	}{
-		`{"stream":"KUBERNETES","seq":1}`:                     {want: answer{Sequence: 1}, fast: true},
-		`{"stream":"KUBERNETES","seq":1844674407370955161}`:   {want: answer{Sequence: 1844674407370955161}, fast: true},
-		`{"stream":"KUBERNETES","domain":"hub","seq":42}`:     {want: answer{Sequence: 42}, fast: true},
-		`{"stream":"KUBERNETES","seq":7,"duplicate": true}`:   {want: answer{Stream: "KUBERNETES", Sequence: 7, Duplicate: true}},
+		`{"stream":"KUBERNETES","seq":1}`:                   {want: answer{Sequence: 1}, fast: true},
+		`{"stream":"KUBERNETES","seq":1844674407370955161}`: {want: answer{Sequence: 1844674407370955161}, fast: true},
+		`{"stream":"KUBERNETES","domain":"hub","seq":42}`:   {want: answer{Sequence: 42}, fast: true},
+		`{"stream":"KUBERNETES","seq":7,"duplicate": true}`: {want: answer{
+			Stream: "KUBERNETES", Sequence: 7,
+			Duplicate: true,
+		}},
 		`{"seq":7,"stream":"KUBERNETES"}`:                     {want: answer{Stream: "KUBERNETES", Sequence: 7}},
 		`{"stream":"OTHER","seq":7}`:                          {want: answer{Stream: "OTHER", Sequence: 7}},
 		`{"stream":"KUBERNETES","seq":0}`:                     {failed: true},
@@ -49,13 +52,18 @@ func TestParseAnswer(t *testing.T) {
 		assert.True(t, (err != nil) == tt.failed && (tt.failed || got == tt.want), "%s: %+v, %v", data, got, err)
 		assert.Equal(t, tt.fast, must.OK(parseUsual([]byte(data), usual)), "%s: read byte by byte", data)
 	}
-	a, err := parseAnswer([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"stream":"KUBERNETES","seq":0}`), usual)
-	assert.True(t, err == nil && a.Error != nil && a.Error.ErrorCode == natsclient.CodeWrongLast, "an error: %+v, %v", a, err)
+	a, err := parseAnswer([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},`+
+		`"stream":"KUBERNETES","seq":0}`), usual)
+	assert.True(t, err == nil && a.Error != nil && a.Error.ErrorCode == natsclient.CodeWrongLast, "an error: %+v, %v", a,
+		err)
 }
 
 // An answer counts for the message it belongs to and no other, however late and however often it comes.
 func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
-	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
+	s := must.Get(New(Config{
+		Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"},
+		Window: 1,
+	}, nil))(t)
 	type fate struct {
 		seq uint64
 		err error
@@ -73,7 +81,10 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 		ack := func(subject string) {
 			s.answered(&gonats.Msg{Subject: subject, Data: fmt.Appendf(nil, `{"stream":"S","seq":%d}`, n+1)})
 		}
-		for _, stray := range []string{before, "", reply + "0", s.window.inbox + "ffff" + reply[len(reply)-genDigits:], s.window.inbox + "zzzz000000000001"} {
+		for _, stray := range []string{
+			before, "", reply + "0", s.window.inbox + "ffff" + reply[len(reply)-genDigits:],
+			s.window.inbox + "zzzz000000000001",
+		} {
 			if stray != reply {
 				ack(stray)
 			}
@@ -96,7 +107,10 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 
 // Until it has been sent, a message is read: whoever published it must not be told its fate, and use it again, before.
 func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
-	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
+	s := must.Get(New(Config{
+		Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"},
+		Window: 1,
+	}, nil))(t)
 	told := 0
 	gen, reply := s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) { told++ }, 0)
 	s.fail(0, gen, errDisconnected)
@@ -113,7 +127,8 @@ func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
 
 // What was found of the stream before something happened to the connection says nothing about afterwards.
 func TestSink_is_not_up_by_what_it_knew_before_it_went_down(t *testing.T) {
-	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
+	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}},
+		nil))(t)
 	before := s.currentEpoch()
 	s.setDown(errDisconnected)
 	if s.setUp(before, "x"); s.Ready() == nil || len(s.wake) != 1 {
@@ -133,7 +148,10 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 	defer srv.WaitForShutdown()
 	defer srv.Shutdown()
 	require.True(t, srv.ReadyForConnections(time.Minute), "the server does not start")
-	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{srv.ClientURL()}}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
+	s := must.Get(New(Config{
+		Client: natsclient.Config{Servers: []string{srv.ClientURL()}}, Stream: "S",
+		Subjects: []string{"k8s.>"},
+	}, nil))(t)
 	closed := make(chan struct{})
 	nc := must.Get(s.connect(t.Context(), func() { close(closed) }))(t)
 	defer func() { nc.Close(); <-closed }()
@@ -148,7 +166,10 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 
 // One message that is late is one timeout, however long the connection takes to swallow it.
 func TestSink_counts_a_timeout_once(t *testing.T) {
-	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}, Window: 1}, nil))(t)
+	s := must.Get(New(Config{
+		Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"},
+		Window: 1,
+	}, nil))(t)
 	s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) {}, 0)
 	late := func(*sink.Message, uint32) error { return errDisconnected }
 	first, second := s.failWhere(late), s.failWhere(late)
@@ -168,7 +189,8 @@ func TestDeniedSubject(t *testing.T) {
 
 // What is still being sent when a connection is lost must not get onto the next one, whose stream was not checked.
 func TestSink_makes_no_connection_while_something_is_sent(t *testing.T) {
-	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"a"}}, Stream: "S", Subjects: []string{"k8s.>"}}, nil))(t)
+	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"a"}}, Stream: "S", Subjects: []string{"k8s.>"}},
+		nil))(t)
 	s.setUp(s.currentEpoch(), "a")
 	s.publishing.RLock()
 	epoch := s.currentEpoch()
@@ -205,7 +227,8 @@ func TestFilters_have_nothing_in_common_and_all_that_was_asked_for(t *testing.T)
 		}
 		for _, subject := range possible {
 			asked := natsclient.CoveredByAny(subjects, subject)
-			require.True(t, !asked || natsclient.CoveredByAny(got, subject), "of %v: %v does not have %s", subjects, got, subject)
+			require.True(t, !asked || natsclient.CoveredByAny(got, subject), "of %v: %v does not have %s", subjects, got,
+				subject)
 		}
 	})
 }

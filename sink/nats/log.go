@@ -36,7 +36,8 @@ func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogB
 				doubted = time.Now()
 			}
 			if time.Since(doubted) < s.patience {
-				return false, fmt.Errorf("it ends at %d, and is expected to end at %d: %w", state.LastSeq, expected[0], errLeftBehind)
+				return false, fmt.Errorf("it ends at %d, and is expected to end at %d: %w", state.LastSeq, expected[0],
+					errLeftBehind)
 			}
 		}
 		if !s.promise(info.Created, state.LastSeq) {
@@ -70,7 +71,10 @@ func boundsOf(info *jetstream.StreamInfo) sink.LogBounds {
 	if info.State.Msgs == 0 {
 		b.First = b.Last + 1
 	}
-	return sink.LogBounds{ID: info.Created.UTC().Format(time.RFC3339Nano), Partitions: map[int32]sink.Bounds{0: b}, Indexed: true}
+	return sink.LogBounds{
+		ID: info.Created.UTC().Format(time.RFC3339Nano), Partitions: map[int32]sink.Bounds{0: b},
+		Indexed: true,
+	}
 }
 
 // At implements [sink.Log]. A structured message has its data. Once Run has ended the error is [sink.ErrNotRunning].

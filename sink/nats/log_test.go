@@ -112,7 +112,10 @@ func TestAt_finds_whosesoever_message_without_a_consumer(t *testing.T) {
 	b := newBroker(t, func(o *server.Options) {
 		o.Users = []*server.User{
 			{Username: "bridge", Password: "pw", Permissions: &server.Permissions{Publish: &server.SubjectPermission{
-				Allow: []string{"k8s.>", "$JS.API.STREAM.INFO.KUBERNETES", "$JS.API.STREAM.CREATE.KUBERNETES", "$JS.API.STREAM.MSG.GET.KUBERNETES"},
+				Allow: []string{
+					"k8s.>", "$JS.API.STREAM.INFO.KUBERNETES", "$JS.API.STREAM.CREATE.KUBERNETES",
+					"$JS.API.STREAM.MSG.GET.KUBERNETES",
+				},
 			}}},
 			{Username: "other", Password: "pw"},
 		}

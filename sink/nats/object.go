@@ -62,7 +62,8 @@ func (s *Sink) put(ctx context.Context, nc *gonats.Conn, bucket, name string, da
 	digest := sha256.New()
 	_, _ = digest.Write(data) // never fails
 	info := &jetstream.ObjectInfo{
-		ObjectMeta: jetstream.ObjectMeta{Name: name}, Bucket: bucket, NUID: rand.Text(), Size: uint64(len(data)), Digest: jetstream.GetObjectDigestValue(digest),
+		ObjectMeta: jetstream.ObjectMeta{Name: name}, Bucket: bucket, NUID: rand.Text(), Size: uint64(len(data)),
+		Digest: jetstream.GetObjectDigestValue(digest),
 	}
 	has, err := store.GetInfo(ctx, name)
 	switch {
@@ -123,7 +124,8 @@ func (s *Sink) bucket(ctx context.Context, js jetstream.JetStream, name string) 
 	}
 	maxAge, replicas := s.keeping()
 	store, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
-		Bucket: name, Description: "what is too large for stream " + s.cfg.Stream, TTL: maxAge, Storage: jetstream.FileStorage, Replicas: replicas,
+		Bucket: name, Description: "what is too large for stream " + s.cfg.Stream, TTL: maxAge,
+		Storage: jetstream.FileStorage, Replicas: replicas,
 	})
 	var api *jetstream.APIError
 	switch {

@@ -61,7 +61,8 @@ func TestSink_keeps_what_is_too_large_for_as_long_as_messages(t *testing.T) {
 		data := randomBytes(3_000_000)
 		keep(t, s, data)
 		got, status, messages := b.kept(t)
-		if !bytes.Equal(got, data) || status.TTL() != 72*time.Hour || status.Storage() != jetstream.FileStorage || status.Replicas() != 1 {
+		if !bytes.Equal(got, data) || status.TTL() != 72*time.Hour || status.Storage() != jetstream.FileStorage ||
+			status.Replicas() != 1 {
 			t.Errorf("%d bytes are kept for %v in %v", len(got), status.TTL(), status.Storage())
 		}
 		// A process that comes after a crash does it again.
@@ -116,7 +117,8 @@ func TestSink_never_keeps_anything_for_a_stream_that_cannot_name_a_bucket(t *tes
 func TestSink_needs_few_permissions_to_keep(t *testing.T) {
 	const store = "OBJ_" + bucket
 	more := []string{
-		"$JS.API.STREAM.INFO." + store, "$JS.API.STREAM.CREATE." + store, "$JS.API.STREAM.PURGE." + store, "$JS.API.DIRECT.GET." + store + ".>",
+		"$JS.API.STREAM.INFO." + store, "$JS.API.STREAM.CREATE." + store, "$JS.API.STREAM.PURGE." + store,
+		"$JS.API.DIRECT.GET." + store + ".>",
 		"$O." + bucket + ".>",
 	}
 	b := newBroker(t, func(o *server.Options) {
@@ -145,36 +147,55 @@ func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
 		err      string
 	}{
 		"as it is made": {func(*jetstream.StreamConfig) {}, 0, nil, ""},
-		"sealed":        {func(c *jetstream.StreamConfig) { c.Sealed = true }, 0, nil, "bucket " + bucket + " cannot be used: it is sealed"},
-		"other subjects": {
-			func(c *jetstream.StreamConfig) { c.Subjects = []string{"x.>"} }, 0, nil, "cannot be used: its stream has other subjects than those of an object store",
+		"sealed": {
+			func(c *jetstream.StreamConfig) { c.Sealed = true }, 0, nil,
+			"bucket " + bucket + " cannot be used: it is sealed",
 		},
-		"no rollup": {func(c *jetstream.StreamConfig) { c.AllowRollup = false }, 0, nil, "cannot be used: its stream allows no rollup"},
+		"other subjects": {
+			func(c *jetstream.StreamConfig) { c.Subjects = []string{"x.>"} }, 0, nil,
+			"cannot be used: its stream has other subjects than those of an object store",
+		},
+		"no rollup": {
+			func(c *jetstream.StreamConfig) { c.AllowRollup = false }, 0, nil,
+			"cannot be used: its stream allows no rollup",
+		},
 		"in memory": {
-			func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, 0, []string{"bucket " + bucket + " is kept in memory: its objects end with the servers"}, "",
+			func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, 0,
+			[]string{"bucket " + bucket + " is kept in memory: its objects end with the servers"},
+			"",
 		},
 		"for longer": {func(c *jetstream.StreamConfig) { c.MaxAge = 2 * time.Hour }, time.Hour, nil, ""},
 		"for less": {
 			func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, 2 * time.Hour,
-			[]string{"bucket " + bucket + " keeps objects for 1h0m0s, and the stream events for 2h0m0s: what older events refer to is gone"},
+			[]string{"bucket " + bucket +
+				" keeps objects for 1h0m0s, and the stream events for 2h0m0s: what older events refer to is gone"},
 			"",
 		},
 		"not for ever": {
 			func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, 0,
-			[]string{"bucket " + bucket + " keeps objects for 1h0m0s, and the stream events for ever: what older events refer to is gone"},
+			[]string{"bucket " + bucket +
+				" keeps objects for 1h0m0s, and the stream events for ever: what older events refer to is gone"},
 			"",
 		},
 		"with an end": {
-			func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, 0, []string{"bucket " + bucket + " takes 1048576 bytes: when it is full, what is too large for the stream waits"}, "",
+			func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, 0,
+			[]string{"bucket " + bucket + " takes 1048576 bytes: when it is full, what is too large for the stream waits"},
+			"",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)
 			js := b.connect(t)
-			at := nats.Config{Client: natsclient.Config{Servers: []string{b.addr()}}, Stream: log, Subjects: []string{"k8s.>"}, Limits: nats.Limits{MaxAge: c.keeps}}
+			at := nats.Config{
+				Client: natsclient.Config{Servers: []string{b.addr()}}, Stream: log, Subjects: []string{"k8s.>"},
+				Limits: nats.Limits{MaxAge: c.keeps},
+			}
 			require.Nil(t, must.Get(nats.CheckBucket(t.Context(), at))(t), "of none")
 			assert.Error(t, must.Err(js.Stream(t.Context(), "OBJ_"+bucket)), "it made the bucket")
-			has := jetstream.StreamConfig{Name: "OBJ_" + bucket, Subjects: []string{subjects + ".C.>", subjects + ".M.>"}, AllowRollup: true}
+			has := jetstream.StreamConfig{
+				Name: "OBJ_" + bucket, Subjects: []string{subjects + ".C.>", subjects + ".M.>"},
+				AllowRollup: true,
+			}
 			c.change(&has)
 			sealed := has.Sealed // which nothing is made as
 			has.Sealed = false

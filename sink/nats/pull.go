@@ -29,8 +29,9 @@ type puller struct {
 
 func (r *reader) puller(nc *gonats.Conn, next string) *puller {
 	p := &puller{
-		nc: nc, next: next, inbox: nc.NewInbox(), patience: r.sink.cfg.AckTimeout, messages: make(chan *gonats.Msg, pullMessages+16),
-		batch: pullMessages, bytes: max(pullBytes, 2*nc.MaxPayload()), expires: min(pullWait, r.sink.cfg.AckTimeout/2),
+		nc: nc, next: next, inbox: nc.NewInbox(), patience: r.sink.cfg.AckTimeout,
+		messages: make(chan *gonats.Msg, pullMessages+16),
+		batch:    pullMessages, bytes: max(pullBytes, 2*nc.MaxPayload()), expires: min(pullWait, r.sink.cfg.AckTimeout/2),
 	}
 	if r.q.LastOfKey {
 		// Of the last messages of subjects a server loses the one that it has in hand when a pull ends by anything but

@@ -35,7 +35,10 @@ func ids(t *testing.T, s *nats.Sink, q sink.Query) (all []string) {
 func TestRead_keeps_to_its_own_subjects(t *testing.T) {
 	b := newBroker(t)
 	js := b.connect(t)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, Duplicates: time.Minute}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: stream, Subjects: []string{"k8s.>"},
+		Duplicates: time.Minute,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for i, subject := range []string{"k8s.a.x", "k8s.b.x", "k8s.a.y", "k8s.c.z", "k8s.b.x", "k8s.d.z"} {
@@ -94,7 +97,8 @@ func TestRead_reads_on_until_the_end(t *testing.T) {
 		if i >= many {
 			data = bytes.Repeat([]byte("x"), 900<<10)
 		}
-		if _, err := js.PublishAsync(fmt.Sprint("k8s.", i), data, jetstream.WithMsgID(fmt.Sprint(i)), jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := js.PublishAsync(fmt.Sprint("k8s.", i), data, jetstream.WithMsgID(fmt.Sprint(i)),
+			jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -215,13 +219,19 @@ func TestRead_waits_for_permission_and_says_so(t *testing.T) {
 func BenchmarkRead(b *testing.B) {
 	url := otherProcess(b)
 	const many = 100_000
-	s := must.Get(nats.New(nats.Config{Client: natsclient.Config{Servers: []string{url}}, Stream: stream, Subjects: []string{"k8s.>"}}, nil))(b)
+	s := must.Get(nats.New(nats.Config{
+		Client: natsclient.Config{Servers: []string{url}}, Stream: stream,
+		Subjects: []string{"k8s.>"},
+	}, nil))(b)
 	ended := make(chan struct{})
 	go func() { _ = s.Run(b.Context()); close(ended) }()
 	b.Cleanup(func() { <-ended })
 	must.Happen(b, "ready", func() bool { return s.Ready() == nil })
 	fillStream(b, url, many)
-	for name, q := range map[string]sink.Query{"headers": {}, "last of key, headers": {LastOfKey: true}, "data": {Data: true}} {
+	for name, q := range map[string]sink.Query{
+		"headers": {}, "last of key, headers": {LastOfKey: true},
+		"data": {Data: true},
+	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				n := 0

@@ -94,7 +94,8 @@ func (s *Sink) rewound(acked mark, last uint64) error {
 			s.doubted = time.Now()
 		}
 		if time.Since(s.doubted) < s.patience {
-			return fmt.Errorf("stream %s ends at %d or is another one, and %d was acknowledged: %w", s.cfg.Stream, last, acked.sequence, errLeftBehind)
+			return fmt.Errorf("stream %s ends at %d or is another one, and %d was acknowledged: %w", s.cfg.Stream, last,
+				acked.sequence, errLeftBehind)
 		}
 	}
 	return s.rewoundError(acked, last)

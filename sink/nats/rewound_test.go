@@ -33,7 +33,10 @@ func mustRewind(t *testing.T, ended <-chan error, acknowledged, last uint64) {
 	select {
 	case err := <-ended:
 		var rewound *sink.RewoundError
-		if !errors.As(err, &rewound) || *rewound != (sink.RewoundError{Target: "stream " + stream, Acknowledged: acknowledged, Last: last}) {
+		if !errors.As(err, &rewound) || *rewound != (sink.RewoundError{
+			Target: "stream " + stream, Acknowledged: acknowledged,
+			Last: last,
+		}) {
 			t.Errorf("Run: %v, want that %d was acknowledged and %d is the last", err, acknowledged, last)
 		}
 	case <-time.After(time.Minute):
@@ -156,8 +159,8 @@ func replicated(last func() int) func(subject string) answer {
 	return func(subject string) answer {
 		switch {
 		case strings.HasPrefix(subject, infoSubject):
-			return answer{reply: fmt.Sprintf(`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"KUBERNETES",`+
-				`"subjects":["k8s.>"],"retention":"limits","storage":"file","discard":"old","num_replicas":3,"duplicate_window":120000000000},"state":{"last_seq":%d}}`, last())}
+			return answer{reply: fmt.Sprintf(`{"type":"io.nats.jetstream.api.v1.stream_info_response",`+
+				`"config":{"name":"KUBERNETES","subjects":["k8s.>"],"retention":"limits","storage":"file","discard":"old","num_replicas":3,"duplicate_window":120000000000},"state":{"last_seq":%d}}`, last())}
 		case strings.HasPrefix(subject, lastSubject):
 			return refuse(404, 10037, "no message found")
 		case strings.HasPrefix(subject, "k8s.cut"):

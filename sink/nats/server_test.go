@@ -174,7 +174,10 @@ func (b *broker) log(t *testing.T) (all []sink.Stored) {
 }
 
 func config(servers ...string) nats.Config {
-	return nats.Config{Client: natsclient.Config{Servers: servers}, Stream: stream, Subjects: []string{"k8s.>"}, Wait: 20 * time.Millisecond}
+	return nats.Config{
+		Client: natsclient.Config{Servers: servers}, Stream: stream, Subjects: []string{"k8s.>"},
+		Wait: 20 * time.Millisecond,
+	}
 }
 
 func newSink(t *testing.T, cfg nats.Config) *nats.Sink {
@@ -245,7 +248,11 @@ func publish(t *testing.T, s sink.Publisher, m *sink.Message) result {
 func message(subject, id string) *sink.Message {
 	return &sink.Message{
 		Subject: subject, Key: subject, ID: id, ContentType: "application/json", Data: []byte(`{"a":1}`),
-		Attributes: []sink.Attribute{{Name: "specversion", Value: "1.0"}, {Name: "id", Value: id}, {Name: "datacontenttype", Value: "application/json"}},
+		Attributes: []sink.Attribute{
+			{Name: "specversion", Value: "1.0"},
+			{Name: "id", Value: id},
+			{Name: "datacontenttype", Value: "application/json"},
+		},
 	}
 }
 

@@ -112,7 +112,10 @@ func TestSink_takes_a_repetition_behind_which_the_subject_has_another_message_fo
 func TestSink_is_refused_for_good_what_the_stream_finds_too_large(t *testing.T) {
 	b := newBroker(t)
 	js := b.connect(t)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{"k8s.>"}, MaxMsgSize: 1000}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: stream, Subjects: []string{"k8s.>"},
+		MaxMsgSize: 1000,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	s := readySink(t, config(b.addr()))
@@ -145,7 +148,10 @@ func TestSink_is_refused_for_good_what_has_no_possible_subject(t *testing.T) {
 	b := newBroker(t)
 	s := readySink(t, config(b.addr()))
 	longest := "k8s." + strings.Repeat("a", 3<<10-len("k8s."))
-	for _, subject := range []string{"", ".", "k8s.", ".k8s", "k8s..a", "k8s.a b", "k8s.a\r\nPING", "k8s.*", "k8s.>", "*.a", "k8s.a\t", "other.a", longest + "a"} {
+	for _, subject := range []string{
+		"", ".", "k8s.", ".k8s", "k8s..a", "k8s.a b", "k8s.a\r\nPING", "k8s.*", "k8s.>",
+		"*.a", "k8s.a\t", "other.a", longest + "a",
+	} {
 		r := publish(t, s, message(subject, "x"))
 		assert.True(t, sink.IsPermanent(r.err), "%q: %v", subject, r.err)
 	}

@@ -76,7 +76,8 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 	var api *jetstream.APIError
 	switch {
 	case err == nil && s.found:
-		s.log.Warn("the stream had vanished before anything was published to it now, and was created again", "stream", s.cfg.Stream)
+		s.log.Warn("the stream had vanished before anything was published to it now, and was created again", "stream",
+			s.cfg.Stream)
 		return st, nil
 	case err == nil:
 		s.log.Info("stream created", "stream", s.cfg.Stream, "subjects", s.cfg.Subjects)
@@ -103,7 +104,8 @@ func check(c jetstream.StreamConfig, subjects []string) error {
 	}
 	for _, want := range subjects {
 		if !natsclient.CoveredByAny(c.Subjects, want) {
-			return unusable(c, fmt.Sprintf("it has the subjects %s, which do not cover %s", strings.Join(c.Subjects, ", "), want),
+			return unusable(c, fmt.Sprintf("it has the subjects %s, which do not cover %s", strings.Join(c.Subjects, ", "),
+				want),
 				fmt.Sprintf("add the subject: nats stream edit NAME --subjects '%s'", strings.Join(append(c.Subjects, want), ",")))
 		}
 	}
@@ -186,5 +188,8 @@ var rules = []struct {
 }
 
 func unusable(c jetstream.StreamConfig, reason, advice string) error {
-	return &sink.UnusableError{Target: "stream " + c.Name, Reason: reason, Advice: strings.ReplaceAll(advice, "NAME", c.Name)}
+	return &sink.UnusableError{
+		Target: "stream " + c.Name, Reason: reason,
+		Advice: strings.ReplaceAll(advice, "NAME", c.Name),
+	}
 }

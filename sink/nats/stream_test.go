@@ -27,23 +27,50 @@ func TestSink_refuses_a_stream_that_would_break_a_promise(t *testing.T) {
 		reason string
 		advice string
 	}{
-		"work queue":       {change: func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy }, reason: "retention is not limits", advice: "nats stream rm"},
-		"interest":         {change: func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, reason: "retention is not limits"},
-		"no ack":           {change: func(c *jetstream.StreamConfig) { c.NoAck = true }, reason: "does not acknowledge", advice: "--ack"},
-		"async":            {change: func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode }, reason: "persist mode async"},
-		"memory":           {change: func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, reason: "in the memory of one server", advice: "nats stream rm"},
-		"no memory":        {change: func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, reason: "remembers ids for less than 10s", advice: "--dupe-window 2m"},
-		"no memory by age": {change: func(c *jetstream.StreamConfig) { c.MaxAge = 5 * time.Second }, reason: "remembers ids for less than 10s"},
+		"work queue": {
+			change: func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
+			reason: "retention is not limits", advice: "nats stream rm",
+		},
+		"interest": {
+			change: func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+			reason: "retention is not limits",
+		},
+		"no ack": {
+			change: func(c *jetstream.StreamConfig) { c.NoAck = true }, reason: "does not acknowledge",
+			advice: "--ack",
+		},
+		"async": {
+			change: func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode },
+			reason: "persist mode async",
+		},
+		"memory": {
+			change: func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+			reason: "in the memory of one server", advice: "nats stream rm",
+		},
+		"no memory": {
+			change: func(c *jetstream.StreamConfig) { c.Duplicates = time.Second },
+			reason: "remembers ids for less than 10s", advice: "--dupe-window 2m",
+		},
+		"no memory by age": {
+			change: func(c *jetstream.StreamConfig) { c.MaxAge = 5 * time.Second },
+			reason: "remembers ids for less than 10s",
+		},
 		"refuses new": {change: func(c *jetstream.StreamConfig) {
 			c.Discard, c.DiscardNewPerSubject, c.MaxMsgsPerSubject = jetstream.DiscardNew, true, 1
 		}, reason: "discard new per subject", advice: "--discard old"},
 		"renames": {change: func(c *jetstream.StreamConfig) {
 			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "k8s.>", Destination: "other.>"}
 		}, reason: "renames subjects"},
-		"counters":      {change: func(c *jetstream.StreamConfig) { c.AllowMsgCounter = true }, reason: "stream of counters"},
-		"too narrow":    {change: func(c *jetstream.StreamConfig) { c.Subjects = []string{"k8s.*"} }, reason: "do not cover k8s.>", advice: "--subjects 'k8s.*,k8s.>'"},
-		"another":       {change: func(c *jetstream.StreamConfig) { c.Subjects = nil }, reason: "do not cover k8s.>"},
-		"mirror":        {change: func(c *jetstream.StreamConfig) { c.Subjects, c.Mirror = nil, &jetstream.StreamSource{Name: "ORIGIN"} }, reason: "mirror"},
+		"counters": {change: func(c *jetstream.StreamConfig) { c.AllowMsgCounter = true }, reason: "stream of counters"},
+		"too narrow": {
+			change: func(c *jetstream.StreamConfig) { c.Subjects = []string{"k8s.*"} },
+			reason: "do not cover k8s.>", advice: "--subjects 'k8s.*,k8s.>'",
+		},
+		"another": {change: func(c *jetstream.StreamConfig) { c.Subjects = nil }, reason: "do not cover k8s.>"},
+		"mirror": {change: func(c *jetstream.StreamConfig) {
+			c.Subjects, c.Mirror = nil,
+				&jetstream.StreamSource{Name: "ORIGIN"}
+		}, reason: "mirror"},
 		"sealed":        {change: func(*jetstream.StreamConfig) {}, seal: true, reason: "sealed"},
 		"good":          {change: func(*jetstream.StreamConfig) {}},
 		"good: broader": {change: func(c *jetstream.StreamConfig) { c.Subjects = []string{"other", "k8s.>"} }},
@@ -89,8 +116,10 @@ func TestSink_creates_a_missing_stream(t *testing.T) {
 	js := b.connect(t)
 	st := must.Get(js.Stream(t.Context(), stream))(t)
 	got := st.CachedInfo().Config
-	if got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy || got.Discard != jetstream.DiscardOld || !got.AllowDirect ||
-		got.MaxBytes != 1<<20 || got.MaxAge != time.Minute || got.Duplicates != time.Minute || got.Replicas != 1 || len(got.Subjects) != 2 {
+	if got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy ||
+		got.Discard != jetstream.DiscardOld || !got.AllowDirect ||
+		got.MaxBytes != 1<<20 || got.MaxAge != time.Minute || got.Duplicates != time.Minute || got.Replicas != 1 ||
+		len(got.Subjects) != 2 {
 		t.Errorf("created: %+v", got)
 	}
 }
@@ -139,7 +168,8 @@ func TestSink_says_why_a_stream_cannot_be_created(t *testing.T) {
 	}
 	js := b.connect(t)
 	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.a.>"}}))(t)
-	if err := newSink(t, config(b.addr())).Run(t.Context()); !errors.As(err, &u) || !strings.Contains(u.Reason, "overlap") {
+	if err := newSink(t, config(b.addr())).Run(t.Context()); !errors.As(err, &u) ||
+		!strings.Contains(u.Reason, "overlap") {
 		t.Errorf("another stream has the subject: %v", err)
 	}
 }

@@ -65,7 +65,8 @@ func testArrives(t *testing.T, h *Harness) {
 func testHostile(t *testing.T, h *Harness) {
 	start(t, h)
 	values := []string{
-		"a b", ` lead and trail `, `"quoted"`, "100%", "%41", "%", "äöü €", "日本", "\U0001F600", "/:+,;=?&#", "\x01", "\ttab", "line\r\nfeed", `back\slash`,
+		"a b", ` lead and trail `, `"quoted"`, "100%", "%41", "%", "äöü €", "日本", "\U0001F600", "/:+,;=?&#", "\x01", "\ttab",
+		"line\r\nfeed", `back\slash`,
 		"~}!", "\x7f",
 	}
 	var want []*sink.Message

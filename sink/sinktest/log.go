@@ -138,7 +138,8 @@ func testReadBack(t *testing.T, h *Harness) {
 	h.have(t, h.collect(t, sink.Query{Data: true}), published, places)
 	for partition, last := range ends(places) {
 		if b := h.bounds(t)[partition]; b.Last < last || b.First != before[partition].First {
-			t.Errorf("partition %d has the bounds %+v, and %d was acknowledged; before it were %+v", partition, b, last, before[partition])
+			t.Errorf("partition %d has the bounds %+v, and %d was acknowledged; before it were %+v", partition, b, last,
+				before[partition])
 		}
 	}
 	middle := ends(places[:60])
@@ -276,7 +277,8 @@ func testReadEnds(t *testing.T, h *Harness) {
 		if _, err := l.At(ctx, 0, 1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("at without a broker: %v", err)
 		}
-		if err := l.Read(ctx, sink.Query{}, func(*sink.Stored) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+		if err := l.Read(ctx, sink.Query{}, func(*sink.Stored) error { return nil }); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("read without a broker: %v", err)
 		}
 		h.Start(t)

@@ -153,8 +153,10 @@ func (h *Harness) checkLeaks(t *testing.T) {
 		all := make([]byte, 16<<20)
 		all = all[:runtime.Stack(all, true)]
 		for stack := range strings.SplitSeq(string(all), "\n\n") {
-			ours := strings.Contains(stack, "/kube-eventbridge/sink/") || h.Library != "" && strings.Contains(stack, path.Dir(h.Library)+"/"+library)
-			tests := strings.Contains(stack, "/sink/sinktest.") || strings.Contains(stack, "_test.") || strings.Contains(stack, "testing.")
+			ours := strings.Contains(stack, "/kube-eventbridge/sink/") ||
+				h.Library != "" && strings.Contains(stack, path.Dir(h.Library)+"/"+library)
+			tests := strings.Contains(stack, "/sink/sinktest.") || strings.Contains(stack, "_test.") ||
+				strings.Contains(stack, "testing.")
 			if ours && !tests {
 				found = append(found, stack)
 			}

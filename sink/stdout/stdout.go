@@ -80,7 +80,10 @@ func New(w io.Writer, format Format, log *slog.Logger) *Sink {
 	if format == nil {
 		format = JSONLines
 	}
-	return &Sink{w: w, format: format, log: log, filled: make(chan struct{}, 1), down: sink.ErrNotRunning, room: make(chan struct{})}
+	return &Sink{
+		w: w, format: format, log: log, filled: make(chan struct{}, 1), down: sink.ErrNotRunning,
+		room: make(chan struct{}),
+	}
 }
 
 // Publish implements [sink.Publisher]. A message whose data is no JSON although it says so is a permanent failure where
@@ -200,8 +203,9 @@ func (s *Sink) write(ctx context.Context, b *buffer) error {
 			return ctx.Err()
 		case errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed), errors.Is(err, io.ErrClosedPipe):
 			return &sink.UnusableError{
-				Target: "standard output", Reason: "nobody reads it any more (" + err.Error() + ")", Advice: "keep its reader running",
-				Cause: err,
+				Target: "standard output", Reason: "nobody reads it any more (" + err.Error() + ")",
+				Advice: "keep its reader running",
+				Cause:  err,
 			}
 		case n > 0:
 			wait = minWait / 2

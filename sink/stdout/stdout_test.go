@@ -102,14 +102,17 @@ func parse(t *testing.T, text string) (log []sink.Stored) {
 }
 
 func message(id, data string) *sink.Message {
-	return &sink.Message{ID: id, Subject: "s", ContentType: "application/json", Data: []byte(data), Attributes: []sink.Attribute{
-		{Name: "specversion", Value: "1.0"},
-		{Name: "id", Value: id},
-		{Name: "source", Value: "/x"},
-		{Name: "type", Value: "t"},
-		{Name: "datacontenttype", Value: "application/json"},
-		{Name: "sampledrate", Value: "3"},
-	}}
+	return &sink.Message{
+		ID: id, Subject: "s", ContentType: "application/json", Data: []byte(data),
+		Attributes: []sink.Attribute{
+			{Name: "specversion", Value: "1.0"},
+			{Name: "id", Value: id},
+			{Name: "source", Value: "/x"},
+			{Name: "type", Value: "t"},
+			{Name: "datacontenttype", Value: "application/json"},
+			{Name: "sampledrate", Value: "3"},
+		},
+	}
 }
 
 // run runs s and returns a function that ends it and returns Run's error.
@@ -166,7 +169,10 @@ func TestSink_continues_where_a_write_stopped(t *testing.T) {
 }
 
 func TestSink_ends_without_a_reader(t *testing.T) {
-	for name, fault := range map[string]error{"pipe": syscall.EPIPE, "file": os.ErrClosed, "in process": io.ErrClosedPipe} {
+	for name, fault := range map[string]error{
+		"pipe": syscall.EPIPE, "file": os.ErrClosed,
+		"in process": io.ErrClosedPipe,
+	} {
 		t.Run(name, func(t *testing.T) {
 			p := &paper{fault: func([]byte) (int, error) { return 0, fault }}
 			s := stdout.New(p, nil, nil)
@@ -195,7 +201,8 @@ func TestSink_does_not_wait_for_a_reader_at_its_end(t *testing.T) {
 	const n = 10
 	done := make(chan error, n)
 	for range n {
-		s.Publish(t.Context(), message("a", `"`+strings.Repeat("x", 100_000)+`"`), func(_ sink.Receipt, err error) { done <- err })
+		s.Publish(t.Context(), message("a", `"`+strings.Repeat("x", 100_000)+`"`),
+			func(_ sink.Receipt, err error) { done <- err })
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- end() }()

@@ -41,8 +41,10 @@ func (s *served) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	const list = `{"kind":"APIResourceList","groupVersion":%q,"resources":[{"name":%q,"singularName":%q,"namespaced":true,"kind":"K","verbs":["list","watch"]}]}`
-	group := `{"name":"x.io","versions":[{"groupVersion":"x.io/v1","version":"v1"}],"preferredVersion":{"groupVersion":"x.io/v1","version":"v1"}}`
+	const list = `{"kind":"APIResourceList","groupVersion":%q,"resources":[{"name":%q,"singularName":%q,` +
+		`"namespaced":true,"kind":"K","verbs":["list","watch"]}]}`
+	group := `{"name":"x.io","versions":[{"groupVersion":"x.io/v1","version":"v1"}],` +
+		`"preferredVersion":{"groupVersion":"x.io/v1","version":"v1"}}`
 	if !s.widgets {
 		group = ""
 	}
@@ -144,19 +146,39 @@ func TestCatalog_is_certain_that_something_is_gone_only_by_its_definition(t *tes
 	const definition, services = "widgets.x.io", "apiservices"
 	const other = `{"metadata":{"name":"v1.y.io"},"spec":{"group":"y.io","service":{"name":"s"}}}`
 	const own = `{"metadata":{"labels":{"kube-aggregator.kubernetes.io/automanaged":"%s"}},"spec":{"group":"x.io"}}`
-	const remote = `{"spec":{"group":"x.io","version":"v2","service":{"name":"s"}},"status":{"conditions":[{"type":"Available","status":"%s"}]}}`
+	const remote = `{"spec":{"group":"x.io","version":"v2","service":{"name":"s"}},` +
+		`"status":{"conditions":[{"type":"Available","status":"%s"}]}}`
 	list := func(item string) string { return `200 {"items":[` + item + `]}` }
 	for name, k := range map[string]struct {
 		answers      map[string]string
 		gone, inTime bool
 	}{
-		"nothing defines it":                           {map[string]string{definition: "404", services: list(other)}, true, true},
-		"others of its group are there":                {map[string]string{definition: "404", services: list(fmt.Sprintf(own, "true"))}, true, true},
-		"nothing defines it, says one that starts":     {map[string]string{definition: "404", services: list(""), "readyz": "503"}, false, false},
-		"the API server itself has its group":          {map[string]string{definition: "404", services: list(fmt.Sprintf(own, "onstart"))}, false, true},
-		"it is defined":                                {map[string]string{definition: `200 {}`}, false, false},
-		"its group is another API server's":            {map[string]string{definition: "404", services: list(fmt.Sprintf(remote, "True"))}, false, true},
-		"its group is that of an API server away":      {map[string]string{definition: "404", services: list(fmt.Sprintf(remote, "False"))}, false, false},
+		"nothing defines it": {
+			map[string]string{definition: "404", services: list(other)},
+			true,
+			true,
+		},
+		"others of its group are there": {map[string]string{
+			definition: "404",
+			services:   list(fmt.Sprintf(own, "true")),
+		}, true, true},
+		"nothing defines it, says one that starts": {map[string]string{
+			definition: "404", services: list(""),
+			"readyz": "503",
+		}, false, false},
+		"the API server itself has its group": {map[string]string{
+			definition: "404",
+			services:   list(fmt.Sprintf(own, "onstart")),
+		}, false, true},
+		"it is defined": {map[string]string{definition: `200 {}`}, false, false},
+		"its group is another API server's": {map[string]string{
+			definition: "404",
+			services:   list(fmt.Sprintf(remote, "True")),
+		}, false, true},
+		"its group is that of an API server away": {map[string]string{
+			definition: "404",
+			services:   list(fmt.Sprintf(remote, "False")),
+		}, false, false},
 		"it may not be asked":                          {map[string]string{definition: "403"}, false, true},
 		"half of it may not be asked":                  {map[string]string{definition: "404", services: "403"}, false, true},
 		"the API server has no definitions yet":        {nil, false, false},

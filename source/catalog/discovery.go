@@ -40,7 +40,8 @@ func NewDiscovery(cfg *rest.Config) (*Discovery, error) {
 	}
 	cached := memory.NewMemCacheClient(dc)
 	deferred := restmapper.NewDeferredDiscoveryRESTMapper(cached)
-	return &Discovery{deferred: deferred, mapper: restmapper.NewShortcutExpander(deferred, cached, nil), cached: cached}, nil
+	return &Discovery{deferred: deferred, mapper: restmapper.NewShortcutExpander(deferred, cached, nil), cached: cached},
+		nil
 }
 
 // Resolve finds the resource that name means to kubectl: plural, singular or short name, with a version and a group

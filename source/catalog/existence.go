@@ -103,7 +103,8 @@ func (c *Catalog) find(ctx context.Context, what schema.GroupVersionResource, na
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return unknown
-	case apierrors.IsNotFound(err) && name != "" && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+	case apierrors.IsNotFound(err) && name != "" && !apierrors.HasStatusCause(err,
+		metav1.CauseTypeUnexpectedServerResponse):
 		return missing
 	case err != nil:
 		return doubtful

@@ -44,7 +44,10 @@ func NewNamespaces(cfg *rest.Config) (*Namespaces, error) {
 	if err != nil {
 		return nil, fmt.Errorf("namespaces: %w", err)
 	}
-	return &Namespaces{metadata: m, known: map[string]Namespace{}, changed: make(chan struct{}), problem: errors.New("they are being listed")}, nil
+	return &Namespaces{
+		metadata: m, known: map[string]Namespace{}, changed: make(chan struct{}),
+		problem: errors.New("they are being listed"),
+	}, nil
 }
 
 // Run follows the namespaces until ctx ends, and returns nil then. It may be called once.
@@ -125,7 +128,10 @@ func (n *Namespaces) put(obj any) {
 		if n.newest == "" || newer(m.ResourceVersion, n.newest) {
 			n.newest = m.ResourceVersion
 		}
-		n.known[m.Name] = Namespace{ResourceVersion: m.ResourceVersion, Labels: m.Labels, Terminating: m.DeletionTimestamp != nil}
+		n.known[m.Name] = Namespace{
+			ResourceVersion: m.ResourceVersion, Labels: m.Labels,
+			Terminating: m.DeletionTimestamp != nil,
+		}
 	})
 }
 

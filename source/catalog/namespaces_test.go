@@ -18,7 +18,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-const aNamespace = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"resourceVersion":"%d","labels":{"team":%q}%s}}`
+const aNamespace = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,` +
+	`"resourceVersion":"%d","labels":{"team":%q}%s}}`
 
 // serveNamespaces answers a list with one namespace, and a watch with what a test sends.
 func serveNamespaces(t *testing.T, frames <-chan string, forbidden bool) *Namespaces {
@@ -27,11 +28,13 @@ func serveNamespaces(t *testing.T, frames <-chan string, forbidden bool) *Namesp
 		w.Header().Set("Content-Type", "application/json")
 		if forbidden {
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no namespaces for you"}`)
+			_, _ = fmt.Fprint(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no namespaces for you"}`)
 			return
 		}
 		if r.URL.Query().Get("watch") == "" {
-			_, _ = fmt.Fprintf(w, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"5"},"items":[%s]}`,
+			_, _ = fmt.Fprintf(w,
+				`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"5"},"items":[%s]}`,
 				fmt.Sprintf(aNamespace, "one", 3, "a", ""))
 			return
 		}
@@ -92,7 +95,8 @@ func TestNamespaces_are_known_with_their_labels_as_these_change(t *testing.T) {
 	send("ADDED", "two", 6, "b", "")
 	send("MODIFIED", "one", 7, "b", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)
 	n.await(t, "the changes", func(all map[string]Namespace, _ error) bool {
-		return len(all) == 2 && all["one"].Labels["team"] == "b" && all["one"].Terminating && !all["two"].Terminating && all["one"].ResourceVersion == "7"
+		return len(all) == 2 && all["one"].Labels["team"] == "b" && all["one"].Terminating && !all["two"].Terminating &&
+			all["one"].ResourceVersion == "7"
 	})
 	_, ok, _ := n.Get("one")
 	assert.True(t, ok, "a namespace that is being deleted is there until it is gone")

@@ -102,7 +102,8 @@ func (o *Offers) add(gv schema.GroupVersion, l *metav1.APIResourceList) {
 			continue
 		}
 		names := []string{r.SingularName, strings.ToLower(r.Kind)}
-		o.put(source.Resource{Group: gv.Group, Version: gv.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced}, append(names, r.ShortNames...))
+		o.put(source.Resource{Group: gv.Group, Version: gv.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced},
+			append(names, r.ShortNames...))
 	}
 }
 

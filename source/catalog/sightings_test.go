@@ -43,7 +43,10 @@ func says(text string) *answer {
 			if unread, ok := strings.CutPrefix(plural, "-"); ok {
 				plural, verbs = unread, []string{"create", "list"}
 			}
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: plural, Kind: strings.ToUpper(plural), Verbs: verbs})
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: plural, Kind: strings.ToUpper(plural),
+				Verbs: verbs,
+			})
 		}
 		a.lists = append(a.lists, list)
 	}
@@ -90,10 +93,16 @@ func TestSightings_count_only_answers_without_a_break(t *testing.T) {
 		answers []string // a second apart; "" is none
 		want    int      // seconds for which as.x.io is absent
 	}{
-		"it was never there":                         {[]string{"v1:pods", "v1:pods", "v1:pods"}, 2},
-		"it went":                                    {[]string{"x.io/v1:as", "v1:pods", "v1:pods", "v1:pods"}, 2},
-		"it went, came and went":                     {[]string{"v1:pods", "x.io/v1:as", "v1:pods", "x.io/v1:as", "v1:pods"}, 0},
-		"an API server starts":                       {[]string{"x.io/v1:as", "v1:pods", "v1:pods", "", "v1:pods", "v1:pods"}, 1},
+		"it was never there": {[]string{"v1:pods", "v1:pods", "v1:pods"}, 2},
+		"it went":            {[]string{"x.io/v1:as", "v1:pods", "v1:pods", "v1:pods"}, 2},
+		"it went, came and went": {
+			[]string{"v1:pods", "x.io/v1:as", "v1:pods", "x.io/v1:as", "v1:pods"},
+			0,
+		},
+		"an API server starts": {
+			[]string{"x.io/v1:as", "v1:pods", "v1:pods", "", "v1:pods", "v1:pods"},
+			1,
+		},
 		"its group fails, and then lacks it":         {[]string{"v1:pods", "x.io/v1!", "v1:pods", "v1:pods"}, 1},
 		"its group fails":                            {[]string{"v1:pods", "v1:pods", "x.io/v1!"}, 0},
 		"another group fails":                        {[]string{"v1:pods", "y.io/v1! v1:pods", "v1:pods"}, 2},

@@ -51,21 +51,43 @@ func TestFrameReader_reads_frames_however_they_are_written(t *testing.T) {
 		body string
 		want []string
 	}{
-		"nothing":               {"", nil},
-		"only whitespace":       {"\n \r\n\t", nil},
-		"as API servers do":     {`{"type":"ADDED","object":{"a":1}}` + "\n" + `{"type":"DELETED","object":{}}` + "\n", []string{`1 {"a":1}`, `3 {}`}},
-		"all types":             {`{"type":"ADDED","object":{}}` + "\n" + `{"type":"MODIFIED","object":{}}` + "\n" + `{"type":"DELETED","object":{}}` + "\n" + `{"type":"BOOKMARK","object":{}}` + "\n" + `{"type":"ERROR","object":{}}` + "\n", []string{"1 {}", "2 {}", "3 {}", "4 {}", "5 {}"}},
-		"empty lines":           {"\n\n" + `{"type":"ADDED","object":{}}` + "\n\r\n \n" + `{"type":"ADDED","object":{}}` + "\n\n", []string{"1 {}", "1 {}"}},
-		"carriage returns":      {`{"type":"ADDED","object":{}}` + "\r\n" + `{"type":"ADDED","object":{}}` + "\r\n", []string{"1 {}", "1 {}"}},
-		"no newline at the end": {`{"type":"ADDED","object":{}}` + "\n" + `{"type":"ADDED","object":{"b":[]}}`, []string{"1 {}", `1 {"b":[]}`}},
-		"no newlines":           {`{"type":"ADDED","object":{"a":"}{"}}{"type":"ADDED","object":{"b":[]}}`, []string{`1 {"a":"}{"}`, `1 {"b":[]}`}},
-		"other order":           {`{"object":{"a":"\"type\":"},"type":"ADDED"}` + "\n", []string{`1 {"a":"\"type\":"}`}},
-		"other members":         {`{"type":"ADDED","x":[{}],"object":{"a":1},"y":null}` + "\n", []string{`1 {"a":1}`}},
-		"spaces":                {`{ "type" : "ADDED" , "object" : {"a": 1 } } ` + "\n" + ` {"type":"ADDED", "object":{}}`, []string{`1 {"a": 1 }`, "1 {}"}},
-		"pretty-printed":        {"{\n  \"type\": \"ADDED\",\n  \"object\": {\n    \"a\": {}\n  }\n}\n{\n\"type\":\"ADDED\",\"object\":{}}", []string{"1 {\n    \"a\": {}\n  }", "1 {}"}},
+		"nothing":         {"", nil},
+		"only whitespace": {"\n \r\n\t", nil},
+		"as API servers do": {
+			`{"type":"ADDED","object":{"a":1}}` + "\n" + `{"type":"DELETED","object":{}}` + "\n",
+			[]string{`1 {"a":1}`, `3 {}`},
+		},
+		"all types": {`{"type":"ADDED","object":{}}` + "\n" + `{"type":"MODIFIED","object":{}}` + "\n" +
+			`{"type":"DELETED","object":{}}` + "\n" + `{"type":"BOOKMARK","object":{}}` + "\n" + `{"type":"ERROR","object":{}}` +
+			"\n", []string{"1 {}", "2 {}", "3 {}", "4 {}", "5 {}"}},
+		"empty lines": {"\n\n" + `{"type":"ADDED","object":{}}` + "\n\r\n \n" + `{"type":"ADDED","object":{}}` +
+			"\n\n", []string{"1 {}", "1 {}"}},
+		"carriage returns": {
+			`{"type":"ADDED","object":{}}` + "\r\n" + `{"type":"ADDED","object":{}}` + "\r\n",
+			[]string{"1 {}", "1 {}"},
+		},
+		"no newline at the end": {
+			`{"type":"ADDED","object":{}}` + "\n" + `{"type":"ADDED","object":{"b":[]}}`,
+			[]string{"1 {}", `1 {"b":[]}`},
+		},
+		"no newlines": {
+			`{"type":"ADDED","object":{"a":"}{"}}{"type":"ADDED","object":{"b":[]}}`,
+			[]string{`1 {"a":"}{"}`, `1 {"b":[]}`},
+		},
+		"other order":   {`{"object":{"a":"\"type\":"},"type":"ADDED"}` + "\n", []string{`1 {"a":"\"type\":"}`}},
+		"other members": {`{"type":"ADDED","x":[{}],"object":{"a":1},"y":null}` + "\n", []string{`1 {"a":1}`}},
+		"spaces": {
+			`{ "type" : "ADDED" , "object" : {"a": 1 } } ` + "\n" + ` {"type":"ADDED", "object":{}}`,
+			[]string{`1 {"a": 1 }`, "1 {}"},
+		},
+		"pretty-printed": {"{\n  \"type\": \"ADDED\",\n  \"object\": {\n    \"a\": {}\n  " +
+			"}\n}\n{\n\"type\":\"ADDED\",\"object\":{}}", []string{"1 {\n    \"a\": {}\n  }", "1 {}"}},
 		"pretty-printed object": {"{\"type\":\"ADDED\",\"object\":{\n  \"a\": {}\n}}\n", []string{"1 {\n  \"a\": {}\n}"}},
 		"escapes":               {`{"typ\u0065":"ADDE\u0044","object":{"a":"\\"}}` + "\n", []string{`1 {"a":"\\"}`}},
-		"the last of equals":    {`{"type":"ADDED","type":"DELETED","object":{},"object":{"a":1}}` + "\n", []string{`3 {"a":1}`}},
+		"the last of equals": {
+			`{"type":"ADDED","type":"DELETED","object":{},"object":{"a":1}}` + "\n",
+			[]string{`3 {"a":1}`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := frames(strings.NewReader(tc.body))
@@ -162,7 +184,8 @@ func TestFrameReader_limits_the_size_of_a_frame(t *testing.T) {
 			}
 			fr = NewReader(iotest.HalfReader(strings.NewReader(fits + end)))
 			fr.max = len(fits) - 1
-			if got, err := framesOf(fr); len(got) != 0 || err == nil || !strings.Contains(err.Error(), "watch frame of more than") {
+			if got, err := framesOf(fr); len(got) != 0 || err == nil ||
+				!strings.Contains(err.Error(), "watch frame of more than") {
 				t.Errorf("%s one byte longer, ended by %q: %d frames, %v", name, end, len(got), err)
 			}
 		}
@@ -193,7 +216,10 @@ func TestFrameReader_takes_the_API_servers_frames_as_lines(t *testing.T) {
 		pod.Spec.Containers[0].Args = []string{s, s + s}
 		objects = append(objects, pod, rawjsontest.Sorted(t, pod))
 	}
-	objects = append(objects, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: 410, Message: `"}}`})
+	objects = append(objects, &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: 410,
+		Message: `"}}`,
+	})
 	words := []string{"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"}
 	var body bytes.Buffer
 	var want []string
@@ -206,7 +232,8 @@ func TestFrameReader_takes_the_API_servers_frames_as_lines(t *testing.T) {
 		if object := rawjsontest.ServerObject(t, obj); !bytes.Equal(fr.Object, object) || fr.Type != Type(n+1) {
 			t.Fatalf("got %d %s, want %s %s", fr.Type, fr.Object, words[n], object)
 		}
-		if slow, err := parseFrame(bytes.TrimSpace(line)); err != nil || slow.Type != fr.Type || !bytes.Equal(slow.Object, fr.Object) {
+		if slow, err := parseFrame(bytes.TrimSpace(line)); err != nil || slow.Type != fr.Type ||
+			!bytes.Equal(slow.Object, fr.Object) {
 			t.Fatalf("matching brackets gives another frame: %v %s, %v", slow.Type, slow.Object, err)
 		}
 		body.Write(line)
@@ -269,7 +296,8 @@ func (c *chunked) Read(b []byte) (int, error) {
 
 func FuzzFrame(f *testing.F) {
 	f.Add(bytes.Repeat(rawjsontest.ServerFrame(f, "ADDED", rawjsontest.Pod(1)), 2), []byte{3, 200})
-	f.Add([]byte("{\"type\":\"ADDED\",\"object\":{}}\n{ \"object\":{\"a\":[\"}\"]}, \"type\":\"ERROR\"}{\"type\":\"ADDED\",\"object\":{}}"), []byte{0})
+	f.Add([]byte("{\"type\":\"ADDED\",\"object\":{}}\n{ \"object\":{\"a\":[\"}\"]}, "+
+		"\"type\":\"ERROR\"}{\"type\":\"ADDED\",\"object\":{}}"), []byte{0})
 	f.Add([]byte("{\"type\":\"ADDED\",\"object\":{\n\"a\":{}}}\n\n{\"type\":\"ADDED\",\"obj"), []byte{})
 	f.Fuzz(func(t *testing.T, body, sizes []byte) {
 		want, wantErr := frames(bytes.NewReader(body))

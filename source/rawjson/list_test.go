@@ -48,19 +48,37 @@ func TestReadList_reads_a_list_however_it_is_written(t *testing.T) {
 			[]string{`{"a":1}`, `{"b":"]}"}`},
 			ListMeta{ResourceVersion: "7"},
 		},
-		"no items":                 {`{"kind":"L","metadata":{"resourceVersion":"7"},"items":[]}`, nil, ListMeta{ResourceVersion: "7"}},
-		"items null":               {`{"kind":"L","metadata":{"resourceVersion":"7"},"items":null}`, nil, ListMeta{ResourceVersion: "7"}},
-		"items absent":             {`{"kind":"L","metadata":{"resourceVersion":"7"}}`, nil, ListMeta{ResourceVersion: "7"}},
-		"metadata absent":          {`{"kind":"L","items":[{}]}`, []string{"{}"}, ListMeta{}},
-		"metadata null":            {`{"kind":"L","metadata":null,"items":[]}`, nil, ListMeta{}},
-		"other members":            {`{"x":[{"items":[1]}],"metadata":{"y":{},"resourceVersion":"7"},"items":[{}],"z":null}`, []string{"{}"}, ListMeta{ResourceVersion: "7"}},
-		"whitespace":               {" {\n \"items\" : [ {\n} ,\t{ \"a\" : 1 } ] , \"metadata\" : { \"resourceVersion\" : \"7\" } } \n ", []string{"{\n}", `{ "a" : 1 }`}, ListMeta{ResourceVersion: "7"}},
-		"escaped names":            {`{"it\u0065ms":[{}],"met\u0061data":{"resourceVersion":"7"}}`, []string{"{}"}, ListMeta{ResourceVersion: "7"}},
+		"no items": {
+			`{"kind":"L","metadata":{"resourceVersion":"7"},"items":[]}`, nil,
+			ListMeta{ResourceVersion: "7"},
+		},
+		"items null": {
+			`{"kind":"L","metadata":{"resourceVersion":"7"},"items":null}`, nil,
+			ListMeta{ResourceVersion: "7"},
+		},
+		"items absent":    {`{"kind":"L","metadata":{"resourceVersion":"7"}}`, nil, ListMeta{ResourceVersion: "7"}},
+		"metadata absent": {`{"kind":"L","items":[{}]}`, []string{"{}"}, ListMeta{}},
+		"metadata null":   {`{"kind":"L","metadata":null,"items":[]}`, nil, ListMeta{}},
+		"other members": {
+			`{"x":[{"items":[1]}],"metadata":{"y":{},"resourceVersion":"7"},"items":[{}],"z":null}`,
+			[]string{"{}"},
+			ListMeta{ResourceVersion: "7"},
+		},
+		"whitespace": {" {\n \"items\" : [ {\n} ,\t{ \"a\" : 1 } ] , \"metadata\" : { \"resourceVersion\" : " +
+			"\"7\" } } \n ", []string{"{\n}", `{ "a" : 1 }`}, ListMeta{ResourceVersion: "7"}},
+		"escaped names": {
+			`{"it\u0065ms":[{}],"met\u0061data":{"resourceVersion":"7"}}`,
+			[]string{"{}"},
+			ListMeta{ResourceVersion: "7"},
+		},
 		"equal members in an item": {`{"items":[{"a":1,"a":2}]}`, []string{`{"a":1,"a":2}`}, ListMeta{}},
 		"invalid UTF-8 in an item": {"{\"items\":[{\"a\":\"\xff\"}]}", []string{"{\"a\":\"\xff\"}"}, ListMeta{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, r := range []io.Reader{strings.NewReader(tc.body), iotest.OneByteReader(strings.NewReader(tc.body)), iotest.DataErrReader(strings.NewReader(tc.body))} {
+			for _, r := range []io.Reader{
+				strings.NewReader(tc.body), iotest.OneByteReader(strings.NewReader(tc.body)),
+				iotest.DataErrReader(strings.NewReader(tc.body)),
+			} {
 				items, meta := must.Get2(readAll(r))(t)
 				assert.Equal(t, tc.items, items, "items")
 				assert.Equal(t, tc.meta, meta)
@@ -70,9 +88,14 @@ func TestReadList_reads_a_list_however_it_is_written(t *testing.T) {
 }
 
 func TestReadList_returns_a_Status_as_the_error_it_is(t *testing.T) {
-	expired := `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","details":{"retryAfterSeconds":3},"code":410}`
-	forbidden := `{"apiVersion":"v1","code":403,"kind":"Status","message":"no","metadata":{},"reason":"Forbidden","status":"Failure"}`
-	for body, is := range map[string]func(error) bool{expired: apierrors.IsResourceExpired, forbidden: apierrors.IsForbidden} {
+	expired := `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old",` +
+		`"reason":"Expired","details":{"retryAfterSeconds":3},"code":410}`
+	forbidden := `{"apiVersion":"v1","code":403,"kind":"Status","message":"no","metadata":{},"reason":"Forbidden",` +
+		`"status":"Failure"}`
+	for body, is := range map[string]func(error) bool{
+		expired:   apierrors.IsResourceExpired,
+		forbidden: apierrors.IsForbidden,
+	} {
 		items, _, err := readAll(strings.NewReader(body))
 		require.True(t, is(err), body)
 		assert.Empty(t, items, body)
@@ -136,7 +159,8 @@ func TestReadList_passes_on_errors(t *testing.T) {
 func TestReadList_hands_over_items_while_it_reads(t *testing.T) {
 	item := rawjsontest.ServerObject(t, rawjsontest.Pod(1))
 	const n = 1000
-	body := io.MultiReader(strings.NewReader(`{"items":[`), bytes.NewReader(bytes.Repeat(append(item, ','), n)), strings.NewReader(`{}],"metadata":{"resourceVersion":"7"}}`))
+	body := io.MultiReader(strings.NewReader(`{"items":[`), bytes.NewReader(bytes.Repeat(append(item, ','), n)),
+		strings.NewReader(`{}],"metadata":{"resourceVersion":"7"}}`))
 	r := &rawjsontest.Tally{Reader: body}
 	items := 0
 	meta, err := ReadList(r, "Pod", func(raw []byte) error {
@@ -151,13 +175,15 @@ func TestReadList_hands_over_items_while_it_reads(t *testing.T) {
 }
 
 func FuzzList(f *testing.F) {
-	f.Add([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","remainingItemCount":2},"items":[{"metadata":{"name":"n"}},{}]}`))
+	f.Add([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","remainingItemCount":2},` +
+		`"items":[{"metadata":{"name":"n"}},{}]}`))
 	f.Add([]byte(`{"apiVersion":"v1","items":[{"apiVersion":"v1","a":[{}]}],"kind":"WList","metadata":{"continue":"t"}} `))
 	f.Add([]byte(`{"kind":"Status","metadata":null,"items":null,"code":410}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		items, meta, err := readAll(bytes.NewReader(body))
 		again, metaAgain, errAgain := readAll(iotest.OneByteReader(bytes.NewReader(body)))
-		if !slices.Equal(items, again) || meta.ResourceVersion != metaAgain.ResourceVersion || (err == nil) != (errAgain == nil) {
+		if !slices.Equal(items, again) || meta.ResourceVersion != metaAgain.ResourceVersion ||
+			(err == nil) != (errAgain == nil) {
 			t.Fatalf("byte by byte: %q, %+v, %v; else %q, %+v, %v", again, metaAgain, errAgain, items, meta, err)
 		}
 		var status apierrors.APIStatus
@@ -170,7 +196,8 @@ func FuzzList(f *testing.F) {
 		if json.Unmarshal(body, &want) != nil || want == nil {
 			return
 		}
-		if itemsErr := json.Unmarshal(orNull(want["items"]), &wantItems); err == nil && (itemsErr != nil || len(items) != len(wantItems)) {
+		if itemsErr := json.Unmarshal(orNull(want["items"]), &wantItems); err == nil &&
+			(itemsErr != nil || len(items) != len(wantItems)) {
 			t.Fatalf("got %q, encoding/json has %s", items, want["items"])
 		}
 		var wantMeta map[string]json.RawMessage

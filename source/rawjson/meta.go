@@ -24,8 +24,8 @@ type Meta struct {
 
 var errMalformed = errors.New("malformed JSON")
 
-// Identify reads the identity out of an object. One that lacks a name, a uid or a resourceVersion is an error; all errors
-// are an UnreadableError. The namespace is read only if namespaced, and may be absent.
+// Identify reads the identity out of an object. One that lacks a name, a uid or a resourceVersion is an error; all
+// errors are an UnreadableError. The namespace is read only if namespaced, and may be absent.
 //
 // It is no validation: reading stops where the identity is complete, at the latest where metadata ends, and of a
 // member that occurs twice the first counts. API servers send no such thing.

@@ -22,11 +22,13 @@ type Objects struct {
 
 var (
 	names = []string{
-		"metadata", "managedFields", "annotations", "kubectl.kubernetes.io/last-applied-configuration", "time", "manager", "creationTimestamp", "spec", "a", "", "m\u0065tadata", "tadata", "fieldsV1",
+		"metadata", "managedFields", "annotations", "kubectl.kubernetes.io/last-applied-configuration", "time", "manager",
+		"creationTimestamp", "spec", "a", "", "m\u0065tadata", "tadata", "fieldsV1",
 		`k:{"x":1},{`, `"`, `\`, "]},", "},{", "日本",
 	}
 	strs = []string{
-		"", "x", "2026-01-02T03:04:05Z", "2026-12-31T23:59:59Z", "2026-01-02T03:04:05.5+01:00", "2026-02-30T00:00:00Z", "kubelet", `a"b`, `\`, `\"`, `}],"x":`, `]},"x`,
+		"", "x", "2026-01-02T03:04:05Z", "2026-12-31T23:59:59Z", "2026-01-02T03:04:05.5+01:00", "2026-02-30T00:00:00Z",
+		"kubelet", `a"b`, `\`, `\"`, `}],"x":`, `]},"x`,
 		`},{"manager":"m"`, `"managedFields":[`, `{"metadata":{`, "\n", "日本語", " ",
 	}
 )

@@ -55,7 +55,8 @@ func main() {
 	o := options{only: regexp.MustCompile("")}
 	flag.StringVar(&o.root, "root", "..", "the root of the repository")
 	flag.IntVar(&o.parallel, "parallel", 2, "how many changes to try at a time")
-	flag.DurationVar(&o.timeout, "timeout", 150*time.Second, "how long a test may take; one that waits in vain takes a minute")
+	flag.DurationVar(&o.timeout, "timeout", 150*time.Second,
+		"how long a test may take; one that waits in vain takes a minute")
 	flag.Func("only", "try only changes whose file, rule or test matches", func(s string) (err error) {
 		o.only, err = regexp.Compile(s)
 		return err

@@ -41,7 +41,8 @@ type eventLog struct {
 
 // openLog connects to a broker, also one that is not there yet, and again whenever it was away.
 func openLog(server string) (*eventLog, error) {
-	conn, err := nats.Connect(server, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	conn, err := nats.Connect(server, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the log: %w", err)
 	}

@@ -17,7 +17,10 @@ var (
 	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	widgets     = schema.GroupVersionResource{Group: "demo.example.com", Version: "v1", Resource: "widgets"}
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitions = schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	}
 )
 
 // password must not show anywhere, plain or as base64.

@@ -73,7 +73,10 @@ func (s *screen) dim(text string) string   { return s.paint("2", text) }
 
 // operation colours the word that says what happened in a line of tail, which sees no terminal.
 func (s *screen) operation(line string) string {
-	for word, code := range map[string]string{"added": "32", "updated": "33", "deleted": "31", "snapshot": "36", "gap": "35"} {
+	for word, code := range map[string]string{
+		"added": "32", "updated": "33", "deleted": "31", "snapshot": "36",
+		"gap": "35",
+	} {
 		if before, after, ok := strings.Cut(line, "  "+word+"  "); ok && !strings.Contains(strings.TrimSpace(before), " ") {
 			return before + "  " + s.paint(code, word) + "  " + after
 		}

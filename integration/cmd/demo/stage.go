@@ -80,7 +80,10 @@ func (st *stage) start(ctx context.Context) {
 	s := st.screen
 	s.say("  starting etcd and kube-apiserver …")
 	log := try.Get(st.create("control-plane.log"))
-	st.cluster = try.Get(controlplane.Start(ctx, controlplane.Config{Binaries: st.binaries, DataDir: filepath.Join(st.dir, "cluster"), Log: log}))
+	st.cluster = try.Get(controlplane.Start(ctx, controlplane.Config{
+		Binaries: st.binaries,
+		DataDir:  filepath.Join(st.dir, "cluster"), Log: log,
+	}))
 	st.kubeconfig = try.Get(st.cluster.Kubeconfig(st.dir))
 	st.client = try.Get(dynamic.NewForConfig(st.cluster.RESTConfig()))
 	try.Do(st.configure())
@@ -154,8 +157,11 @@ func (st *stage) shown(ctx context.Context) error {
 
 // invite says how to look at what keeps running.
 func (st *stage) invite() {
-	st.screen.say("\n%s\n  export KUBECONFIG=%s\n  %s tail --server %s --from-start\n  %s status --config %s    # change that file, and the bridge goes by it\n  http://%s/\n  %s/bridge.log\n^C ends it, or from elsewhere: kill -INT %d",
-		st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig, st.program, st.broker, st.program, st.config, st.server, st.dir, os.Getpid())
+	st.screen.say("\n%s\n  export KUBECONFIG=%s\n  %s tail --server %s --from-start\n  %s status --config %s    # "+
+		"change that file, and the bridge goes by it\n  http://%s/\n  %s/bridge.log\n^C ends it, or from elsewhere: kill "+
+		"-INT %d",
+		st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig, st.program, st.broker, st.program,
+		st.config, st.server, st.dir, os.Getpid())
 }
 
 // close ends all processes that run.

@@ -24,15 +24,18 @@ func (p *play) summary(took time.Duration) bool {
 		}
 		s.say("  %s %s", mark, fmt.Sprintf(format, args...))
 	}
-	check(missed == 0, "every change is in the log: %d of %d, %d deletions among them", len(p.changes)-missed, len(p.changes), deletions)
+	check(missed == 0, "every change is in the log: %d of %d, %d deletions among them", len(p.changes)-missed,
+		len(p.changes), deletions)
 	check(p.log.has(p.tells(p.away, p.back)...), "so are the %d made while the bridge was away", p.back-p.away)
 	repeated := p.log.repeated()
-	check(len(repeated) == 0, "nothing is repeated: %d events with %d different ids%s", len(p.log.events), len(p.log.times), list(repeated))
+	check(len(repeated) == 0, "nothing is repeated: %d events with %d different ids%s", len(p.log.events),
+		len(p.log.times), list(repeated))
 	backwards := p.log.backwards()
 	check(len(backwards) == 0, "in order: the sequences of each of %d objects only rise%s",
 		p.log.objects(), list(backwards))
 	gaps := p.log.count("stream.gap.v1", "") + p.log.count("resource.rejected.v1", "")
-	check(gaps == 0, "nothing is unknown: %d gaps, %d events refused", p.log.count("stream.gap.v1", ""), p.log.count("resource.rejected.v1", ""))
+	check(gaps == 0, "nothing is unknown: %d gaps, %d events refused", p.log.count("stream.gap.v1", ""),
+		p.log.count("resource.rejected.v1", ""))
 	leaks := p.log.leaks(password)
 	check(len(leaks) == 0, "the Secret's value is in no event%s", list(leaks))
 	s.say("\n  %s", p.lag())
@@ -125,7 +128,8 @@ func (e event) ofObject() bool {
 func (l *eventLog) leaks(value string) []string {
 	var ids []string
 	for _, e := range l.events {
-		if bytes.Contains(e.raw, []byte(value)) || bytes.Contains(e.raw, []byte(base64.StdEncoding.EncodeToString([]byte(value)))) {
+		if bytes.Contains(e.raw, []byte(value)) || bytes.Contains(e.raw,
+			[]byte(base64.StdEncoding.EncodeToString([]byte(value)))) {
 			ids = append(ids, e.id)
 		}
 	}

@@ -25,7 +25,10 @@ const (
 	manager   = "demo" // who the events say did it
 )
 
-var kinds = map[string]string{"configmaps": "ConfigMap", "secrets": "Secret", "deployments": "Deployment", "widgets": "Widget"}
+var kinds = map[string]string{
+	"configmaps": "ConfigMap", "secrets": "Secret", "deployments": "Deployment",
+	"widgets": "Widget",
+}
 
 func (p *play) create(gvr schema.GroupVersionResource, name string, fields object) step {
 	return func(ctx context.Context) error {
@@ -47,7 +50,8 @@ func (p *play) patch(gvr schema.GroupVersionResource, name string, with object) 
 			return fmt.Errorf("encode patch: %w", err)
 		}
 		p.screen.doing("patch %s %s %s", kinds[gvr.Resource], name, data)
-		return p.note(p.client.Resource(gvr).Namespace(namespace).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager}))
+		return p.note(p.client.Resource(gvr).Namespace(namespace).Patch(ctx, name, types.MergePatchType, data,
+			metav1.PatchOptions{FieldManager: manager}))
 	}
 }
 
@@ -80,7 +84,8 @@ func (p *play) note(o *unstructured.Unstructured, err error) error {
 func (p *play) define(ctx context.Context) error {
 	p.screen.doing("create CustomResourceDefinition widgets.demo.example.com")
 	_, err := p.client.Resource(definitions).Create(ctx, &unstructured.Unstructured{Object: object{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": object{"name": "widgets.demo.example.com"},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": object{"name": "widgets.demo.example.com"},
 		"spec": object{
 			"group": widgets.Group, "scope": "Namespaced",
 			"names": object{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},

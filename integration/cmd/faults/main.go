@@ -33,9 +33,12 @@ func main() {
 	flags.StringVar(&o.Broker, "broker", world.NATS, "what the bridge publishes to: nats or kafka")
 	flags.StringVar(&replicas, "replicas", replicas,
 		"how many bridges run, of which one leads: 0 for one that needs no Lease, 2, 3, or any, which draws it for each")
-	flags.Uint64Var(&o.Seed, "seed", 0, "what the campaign follows from (default: a random one); with the same directory it goes on where it was")
-	flags.IntVar(&round, "round", round, "play only the round of this number, with -per-round faults, in a fresh directory inside -dir")
-	flags.StringVar(&o.Dir, "dir", "faults-results", "directory of the results, and of rounds in which a promise was broken")
+	flags.Uint64Var(&o.Seed, "seed", 0,
+		"what the campaign follows from (default: a random one); with the same directory it goes on where it was")
+	flags.IntVar(&round, "round", round,
+		"play only the round of this number, with -per-round faults, in a fresh directory inside -dir")
+	flags.StringVar(&o.Dir, "dir", "faults-results",
+		"directory of the results, and of rounds in which a promise was broken")
 	flags.StringVar(&o.Binary, "bridge", "", "another program than the bridge of this tree; its clock does not jump")
 	flags.BoolVar(&o.Race, "race", false, "build the bridge with the race detector")
 	flags.Float64Var(&o.Late, "late", 10, "how many times later than promised a takeover may be; the median, half of it")

@@ -29,7 +29,8 @@ func main() {
 	var created int64
 	flag.StringVar(&out, "out", "", "the archive to write")
 	flag.StringVar(&name, "name", "", "what engines are to call the image")
-	flag.StringVar(&push, "push", "", "also push it there, such as registry.example.com/kube-eventbridge:v1, with the credentials of ~/.docker/config.json")
+	flag.StringVar(&push, "push", "",
+		"also push it there, such as registry.example.com/kube-eventbridge:v1, with the credentials of ~/.docker/config.json")
 	flag.StringVar(&platforms, "platforms", "", "such as linux/amd64,linux/arm64")
 	flag.StringVar(&o.Version, "version", "", "in the program and in a label")
 	flag.StringVar(&o.Commit, "commit", "", "in the program and in a label")
@@ -79,7 +80,8 @@ func upload(ctx context.Context, index v1.ImageIndex, to string) error {
 	if err != nil {
 		return err
 	}
-	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx),
+		remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 		return fmt.Errorf("push %s: %w", to, err)
 	}
 	return nil

@@ -25,7 +25,8 @@ func main() {
 	flags.Uint64Var(&cfg.Seed, "seed", 0, "what the changes follow from (default: a random one)")
 	flags.IntVar(&cfg.Objects, "objects", 0, "how many objects of each kind are changed (default 200)")
 	flags.Int64Var(&cfg.Buffer, "buffer", 0, "how many bytes the bridge may hold (default: the bridge's own)")
-	flags.StringVar(&cfg.Dir, "dir", "", "directory, which exists, to leave everything in (default: a temporary one that is removed)")
+	flags.StringVar(&cfg.Dir, "dir", "",
+		"directory, which exists, to leave everything in (default: a temporary one that is removed)")
 	flags.StringVar(&cfg.Binary, "bridge", "", "the bridge's program (default: built from the tree)")
 	_ = flags.Parse(os.Args[1:]) // it exits where it fails
 	if cfg.Seed == 0 {

@@ -117,7 +117,12 @@ func TestRecorded_judges_by_twice_the_time_and_the_speed_of_the_machine(t *testi
 	}{
 		{"as recorded", result{Package: "p", Action: "pass", Seconds: 100}, 1, ""},
 		{"at the limit", result{Package: "p", Action: "pass", Seconds: 230}, 1, ""},
-		{"too long", result{Package: "p", Action: "pass", Seconds: 231}, 1, "p took 231.0 s; recorded are 100.0 s, and 230 s are"},
+		{
+			"too long",
+			result{Package: "p", Action: "pass", Seconds: 231},
+			1,
+			"p took 231.0 s; recorded are 100.0 s, and 230 s are",
+		},
 		{"on a machine of half the speed", result{Package: "p", Action: "pass", Seconds: 460}, 2, ""},
 		{"too long there as well", result{Package: "p", Action: "pass", Seconds: 461}, 2, "p took 461.0 s"},
 		{"on a machine of twice the speed", result{Package: "p", Action: "pass", Seconds: 230}, 0.5, ""},
@@ -256,14 +261,20 @@ func report(t *testing.T, dir string) string {
 func TestFindTests_finds_those_of_all_modules(t *testing.T) {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 	all := must.Get(findTests(fstest.MapFS{
-		"a_test.go":                     file("func TestTop(t *testing.T) {\n"),
-		"encode/encode_test.go":         file("func TestEncode_one(t *testing.T) {}\nfunc help() {}\nfunc FuzzIt(f *testing.F) {\n"),
+		"a_test.go": file("func TestTop(t *testing.T) {\n"),
+		"encode/encode_test.go": file(
+			"func TestEncode_one(t *testing.T) {}\nfunc help() {}\nfunc FuzzIt(f *testing.F) {\n"),
 		"encode/encode.go":              file("func TestNot(t *testing.T) {\n"),
 		"integration/e2e/e2e_test.go":   file("func BenchmarkAll(b *testing.B) {\n"),
 		".cache/x_test.go":              file("func TestCached(t *testing.T) {\n"),
 		"encode/testdata/mod/b_test.go": file("func TestData(t *testing.T) {\n"),
 	}))(t)
-	want := []test{{".", "TestTop"}, {"encode", "TestEncode_one"}, {"encode", "FuzzIt"}, {"integration/e2e", "BenchmarkAll"}}
+	want := []test{
+		{".", "TestTop"},
+		{"encode", "TestEncode_one"},
+		{"encode", "FuzzIt"},
+		{"integration/e2e", "BenchmarkAll"},
+	}
 	assert.Equal(t, want, all)
 }
 
@@ -293,8 +304,9 @@ func TestPick_takes_a_name_or_a_part_of_one_test(t *testing.T) {
 	}
 	all = append(all, test{"sink/a", "TestContract"}, test{"sink/b", "TestContract"})
 	for name, want := range map[string]string{
-		"TestBridge": "TestBridge", "TestReload_moves": "TestReload_moves_a_pipeline", "moves_a": "TestReload_moves_a_pipeline",
-		"killed": "TestBridge_killed",
+		"TestBridge": "TestBridge", "TestReload_moves": "TestReload_moves_a_pipeline",
+		"moves_a": "TestReload_moves_a_pipeline",
+		"killed":  "TestBridge_killed",
 		"TestReload": "2 tests are called TestReload; name one, such as T=e2e.TestReload_keeps\n" +
 			"  e2e.TestReload_keeps\n  e2e.TestReload_moves_a_pipeline",
 		"TestZ":               "no test is called TestZ",

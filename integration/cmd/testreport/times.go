@@ -79,7 +79,8 @@ func (rec recorded) judge(r *runs) error {
 	}
 	var missing []string
 	for _, pkg := range slices.Sorted(maps.Keys(rec.Tiers[r.Tier])) {
-		if !r.has(pkg) && slices.ContainsFunc(partsOf(pkg), func(part string) bool { return slices.Contains(r.Parts, part) }) {
+		if !r.has(pkg) && slices.ContainsFunc(partsOf(pkg),
+			func(part string) bool { return slices.Contains(r.Parts, part) }) {
 			missing = append(missing, pkg)
 		}
 	}

@@ -185,7 +185,8 @@ func (s *store) watch(w http.ResponseWriter, r *http.Request, at uint64, selects
 		s.mu.Unlock()
 		for i := range changes {
 			if c := &changes[i]; selects(c) {
-				_ = frames.Encode(map[string]any{"type": c.Type, "object": c.Object}) // a client that left ends the request's context
+				// A client that left ends the request's context.
+				_ = frames.Encode(map[string]any{"type": c.Type, "object": c.Object})
 			}
 		}
 		at += uint64(len(changes))

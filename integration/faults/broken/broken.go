@@ -122,7 +122,8 @@ func Bridges() map[string]Bridge {
 		},
 		"an entry under another pipeline": {
 			Changes: []edit.Change{{
-				File: "encode/event.go", Old: `	as.add("pipeline", e.cfg.Pipeline)`, New: `	as.add("pipeline", e.cfg.Pipeline+"-2")`,
+				File: "encode/event.go", Old: `	as.add("pipeline", e.cfg.Pipeline)`,
+				New: `	as.add("pipeline", e.cfg.Pipeline+"-2")`,
 			}},
 			Faults: []string{killed},
 			Kind:   "P4", What: "it is of the pipeline",

@@ -119,7 +119,10 @@ func newCampaign(o Options) (*campaign, error) {
 			o.Faults = 0
 		}
 	}
-	c := &campaign{options: o, file: filepath.Join(o.Dir, fmt.Sprintf("results-%d.jsonl", o.Seed)), played: map[int]bool{}, last: time.Now()}
+	c := &campaign{
+		options: o, file: filepath.Join(o.Dir, fmt.Sprintf("results-%d.jsonl", o.Seed)), played: map[int]bool{},
+		last: time.Now(),
+	}
 	if err := c.load(); err != nil {
 		return nil, err
 	}
@@ -209,7 +212,8 @@ func (c *campaign) keep(r Result) error {
 		_, _ = fmt.Fprintln(c.options.Log, told)
 	}
 	if len(r.Told) > 0 {
-		_, _ = fmt.Fprintf(c.options.Log, "what is left is in %s; to draw the same again, in integration/: %s\n", c.dir(r.Round), c.options.Command(r.Round, r.Wanted))
+		_, _ = fmt.Fprintf(c.options.Log, "what is left is in %s; to draw the same again, in integration/: %s\n",
+			c.dir(r.Round), c.options.Command(r.Round, r.Wanted))
 	}
 	return save(c.file, r)
 }

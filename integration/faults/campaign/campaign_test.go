@@ -141,8 +141,9 @@ var someResults = []Result{
 		Gaps: []Gap{{Cause: oracle.Expired, Hidden: 5, Avoidable: 2, Recovered: 3}},
 	},
 	{
-		Round: 2, Wanted: 2, Faults: []string{"a"}, Missed: []string{"b"}, Wall: 30, Violations: map[string]int{"P1": 2, ended: 1},
-		Gaps: []Gap{{Cause: oracle.Expired, Hidden: 1}, {Cause: oracle.LogLost}}, Retried: true,
+		Round: 2, Wanted: 2, Faults: []string{"a"}, Missed: []string{"b"}, Wall: 30,
+		Violations: map[string]int{"P1": 2, ended: 1},
+		Gaps:       []Gap{{Cause: oracle.Expired, Hidden: 1}, {Cause: oracle.LogLost}}, Retried: true,
 	},
 }
 
@@ -182,7 +183,10 @@ func TestCampaign_does_not_mix_results(t *testing.T) {
 	other.PerRound = 5
 	slow, elsewhere := o, o
 	slow.Longest, elsewhere.Broker = time.Minute, world.Kafka
-	for name, o := range map[string]Options{"more faults in a round": other, "longer faults": slow, "another broker": elsewhere, "another bridge": o} {
+	for name, o := range map[string]Options{
+		"more faults in a round": other, "longer faults": slow,
+		"another broker": elsewhere, "another bridge": o,
+	} {
 		if name == "another bridge" {
 			require.NoError(t, os.WriteFile(bridge, []byte("b"), 0o600))
 		}
@@ -276,7 +280,10 @@ func TestTerms_are_of_one_process_each(t *testing.T) {
 			`{"time":%[1]q,"msg":"publishing","pipeline":"faults","writerterm":%d}`+"\n",
 			began.Add(time.Duration(second)*time.Second).Format(time.RFC3339Nano), number)
 	}
-	lost := []world.Event{{Kind: world.Fresh, At: began.Add(15 * time.Second)}, {Kind: world.LogDeleted, At: began.Add(25 * time.Second)}}
+	lost := []world.Event{
+		{Kind: world.Fresh, At: began.Add(15 * time.Second)},
+		{Kind: world.LogDeleted, At: began.Add(25 * time.Second)},
+	}
 	for name, c := range map[string]struct {
 		first, second string
 		events        []world.Event
@@ -291,7 +298,10 @@ func TestTerms_are_of_one_process_each(t *testing.T) {
 		"two pipelines have the same":          {says(1, 2), strings.Replace(says(10, 2), "faults", "second", 1), nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			texts := map[string][]byte{"bridge-001.log": []byte(c.first), "bridge-002.log": []byte(c.second), "checkpoint": []byte(says(5, 1))}
+			texts := map[string][]byte{
+				"bridge-001.log": []byte(c.first), "bridge-002.log": []byte(c.second),
+				"checkpoint": []byte(says(5, 1)),
+			}
 			assert.Len(t, sharedTerms(claims(texts), c.events), c.wrong, "wrong")
 		})
 	}

@@ -97,7 +97,8 @@ func (c *campaign) check(first []byte, want settings) error {
 	from.DisallowUnknownFields()
 	if err := from.Decode(&is); err != nil || is != want {
 		now, _ := json.Marshal(want) // it has no value that JSON has not
-		return fmt.Errorf("%s has results of a campaign with other settings, %s, and these are %s: use another directory or seed, or move the file away",
+		return fmt.Errorf("%s has results of a campaign with other settings, %s, and these are %s: use another directory "+
+			"or seed, or move the file away",
 			c.file, first, now)
 	}
 	return nil

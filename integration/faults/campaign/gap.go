@@ -48,7 +48,10 @@ func (r *round) jumped() bool {
 
 // trimmed reports whether the oldest records of the log were deleted.
 func (r *round) trimmed() bool {
-	return slices.ContainsFunc(r.tried, func(f world.Fault) bool { return strings.Contains(f.Name, world.OldRecordsDeleted) })
+	return slices.ContainsFunc(r.tried, func(f world.Fault) bool {
+		return strings.Contains(f.Name,
+			world.OldRecordsDeleted)
+	})
 }
 
 // logLost is when the log, or its end, was first taken away, zero if it was not.

@@ -90,7 +90,10 @@ func TestResult_of_a_log_that_was_taken_away_is_added(t *testing.T) {
 	old := oracle.Violation{Promise: oracle.P3, Stream: "s", What: "old"}
 	gap := oracle.GapFigure{From: 1, To: 5, Cause: oracle.Expired, Hidden: 4}
 	var r round
-	r.take(oracle.Report{States: 100, Violations: []oracle.Violation{both}, Counts: map[oracle.Promise]int{oracle.P4: 1}, Gaps: []oracle.GapFigure{gap}})
+	r.take(oracle.Report{
+		States: 100, Violations: []oracle.Violation{both}, Counts: map[oracle.Promise]int{oracle.P4: 1},
+		Gaps: []oracle.GapFigure{gap},
+	})
 	r.add("old log: ", oracle.Report{
 		States: 50, Unknown: 1, Violations: []oracle.Violation{old, both},
 		Gaps: []oracle.GapFigure{gap, {From: 7, To: 9, Cause: oracle.LogLost}},
@@ -128,7 +131,9 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 		"it begins at 0":            {restarted, oracle.GapFigure{Cause: old}, false},
 		"a restoration begins at 0": {"etcd restored with a version bump", oracle.GapFigure{Cause: oracle.Restored}, false},
 		"a restoration behind a lost checkpoint begins at 0": {
-			"the checkpoint lost" + separator + "etcd restored with a version bump", oracle.GapFigure{Cause: oracle.Restored}, true,
+			"the checkpoint lost" + separator + "etcd restored with a version bump",
+			oracle.GapFigure{Cause: oracle.Restored},
+			true,
 		},
 		"another selection begins at 0": {
 			"namespaces narrowed and widened", oracle.GapFigure{Cause: oracle.Selection}, false,
@@ -303,19 +308,28 @@ func TestSummary_objects_to_what_was_left_open(t *testing.T) {
 		strict bool
 		want   int
 	}{
-		"nothing":                      {Summary{Figures: Figures{States: 100, Published: 25}}, true, 0},
-		"doubts":                       {Summary{Figures: Figures{States: 100, Published: 25, Unknown: 2}}, false, 1},
-		"little in the logs":           {Summary{Figures: Figures{States: 100, Published: 24}}, false, 1},
-		"few excused by versions":      {Summary{Figures: Figures{States: 1000, Published: 250, Alike: 1}}, false, 0},
-		"many excused by versions":     {Summary{Figures: Figures{States: 1000, Published: 250, Alike: 2}}, false, 1},
-		"little read back":             {Summary{Figures: few, Gaps: sum(8, 2)}, false, 1},
-		"little read back on Kafka":    {Summary{Broker: world.Kafka, Figures: few, Gaps: sum(8, 2)}, false, 0},
-		"nearly all read back":         {Summary{Figures: few, Gaps: sum(90, 10)}, false, 0},
-		"a second try":                 {Summary{Figures: Figures{States: 100, Published: 25}, Retried: 1}, false, 0},
-		"a second try, strictly":       {Summary{Figures: Figures{States: 100, Published: 25}, Retried: 1}, true, 1},
-		"a skipped fault, strictly":    {Summary{Figures: Figures{States: 100, Published: 25}, Skipped: []string{"NOT RUN"}}, true, 1},
-		"takeovers that are late":      {Summary{Figures: Figures{States: 100, Published: 25}, Takeovers: took(3, 11, 12)}, false, 1},
-		"one takeover of several late": {Summary{Figures: Figures{States: 100, Published: 25}, Takeovers: took(3, 3, 12)}, false, 0},
+		"nothing":                   {Summary{Figures: Figures{States: 100, Published: 25}}, true, 0},
+		"doubts":                    {Summary{Figures: Figures{States: 100, Published: 25, Unknown: 2}}, false, 1},
+		"little in the logs":        {Summary{Figures: Figures{States: 100, Published: 24}}, false, 1},
+		"few excused by versions":   {Summary{Figures: Figures{States: 1000, Published: 250, Alike: 1}}, false, 0},
+		"many excused by versions":  {Summary{Figures: Figures{States: 1000, Published: 250, Alike: 2}}, false, 1},
+		"little read back":          {Summary{Figures: few, Gaps: sum(8, 2)}, false, 1},
+		"little read back on Kafka": {Summary{Broker: world.Kafka, Figures: few, Gaps: sum(8, 2)}, false, 0},
+		"nearly all read back":      {Summary{Figures: few, Gaps: sum(90, 10)}, false, 0},
+		"a second try":              {Summary{Figures: Figures{States: 100, Published: 25}, Retried: 1}, false, 0},
+		"a second try, strictly":    {Summary{Figures: Figures{States: 100, Published: 25}, Retried: 1}, true, 1},
+		"a skipped fault, strictly": {
+			Summary{Figures: Figures{States: 100, Published: 25}, Skipped: []string{"NOT RUN"}},
+			true, 1,
+		},
+		"takeovers that are late": {
+			Summary{Figures: Figures{States: 100, Published: 25}, Takeovers: took(3, 11, 12)},
+			false, 1,
+		},
+		"one takeover of several late": {
+			Summary{Figures: Figures{States: 100, Published: 25}, Takeovers: took(3, 3, 12)},
+			false, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Len(t, c.Objections(Options{Late: 4, Strict: c.strict}), c.want, "objections")

@@ -147,10 +147,14 @@ func (r *round) draws() {
 
 func (r *round) prepare(ctx context.Context) (err error) {
 	defer r.spend("start")()
-	r.recorder = oracle.NewRecorder(oracle.RecorderConfig{Resources: r.subject.resources, Cluster: world.Cluster, Dial: r.dial})
+	r.recorder = oracle.NewRecorder(oracle.RecorderConfig{
+		Resources: r.subject.resources, Cluster: world.Cluster,
+		Dial: r.dial,
+	})
 	r.world, err = world.Start(ctx, world.Config{
-		Selection: r.subject.selection, Selects: r.selects, Forgets: r.forgets, Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit),
-		CRDs: []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
+		Selection: r.subject.selection, Selects: r.selects, Forgets: r.forgets,
+		Settings: fmt.Sprintf("buffer: {maxBytes: %d}", bufferLimit),
+		CRDs:     []*apiextensionsv1.CustomResourceDefinition{drive.WidgetDefinition()}, Dir: r.dir,
 		Binary: r.options.Binary, ClockBinary: r.options.ClockBinary, Broker: r.options.Broker, Checkpoint: r.checkpoint,
 		Replicas: r.replicas, Second: r.second, Meanwhile: r.awaitCanaries, Restoring: r.recorder.Hold, Restored: r.restored,
 	})

@@ -40,7 +40,8 @@ func newSubject(random *rand.Rand) subject {
 		{Kind: drive.ConfigMaps, Namespaces: []string{selected}, LabelSelector: drive.Selector},
 		{Kind: drive.ConfigMaps, Namespaces: []string{whole}},
 		secrets,
-		{Kind: drive.Widgets, Filter: "size(object.spec.filling) > 700 || object.spec.missing == ''"}, // what it fails for is published
+		// What it fails for is published.
+		{Kind: drive.Widgets, Filter: "size(object.spec.filling) > 700 || object.spec.missing == ''"},
 		{Kind: drive.ClusterRoles},
 	}
 	s.streams = s.selection.Streams(world.Cluster)

@@ -112,7 +112,8 @@ func (s Summary) Doubts() string {
 	if 100*s.Unknown <= s.States && 100*s.Blind <= s.States && s.States > 0 {
 		return ""
 	}
-	return fmt.Sprintf("NOT A PROOF: of %d true states, %d entries could not be judged, and %d revisions were not seen by the recorder", s.States, s.Unknown, s.Blind)
+	return fmt.Sprintf("NOT A PROOF: of %d true states, %d entries could not be judged, and %d revisions were not seen "+
+		"by the recorder", s.States, s.Unknown, s.Blind)
 }
 
 // Objections says what is wrong with a campaign besides violations: doubts, takeovers that are late in the median, logs
@@ -175,7 +176,9 @@ func (s Summary) Missing() (names []string) {
 // String is the summary in Markdown.
 func (s Summary) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes by the driver, %d true states, %d entries in the logs, %d in those of second pipelines, and %d in %d logs that faults have taken away.\n\n",
+	fmt.Fprintf(&b,
+		"%d faults in %d rounds, %.0f minutes; %d changes by the driver, %d true states, %d entries in the logs, %d in "+
+			"those of second pipelines, and %d in %d logs that faults have taken away.\n\n",
 		s.Faults, s.Rounds, s.Wall/60, s.Changes, s.States, s.Entries, s.SecondEntries, s.RemovedEntries, s.Removed)
 	fmt.Fprintf(&b, "| promise | violations |\n|---|---|\n")
 	for i := range 9 {
@@ -193,15 +196,20 @@ func (s Summary) String() string {
 		hidden += g.Hidden
 	}
 	fmt.Fprintf(&b, "\nOf the true states %d are in the logs, %d were folded (`latest`), "+
-		"%d are hidden by gaps and by first snapshots, %d of them undone by restorations, %d are lost. %d were read back from history. Gaps hid %d.\n",
+		"%d are hidden by gaps and by first snapshots, %d of them undone by restorations, %d are lost. %d were read back "+
+		"from history. Gaps hid %d.\n",
 		s.Published, s.Folded, s.Hidden, s.Undone, s.Lost, s.Recovered, hidden)
 	fmt.Fprintf(&b, "The recorder has %d holes of %d revisions, and %d entries could not be judged. "+
-		"%d rounds were played a second time. %d times a fault found no occasion.\n", s.Holes, s.Blind, s.Unknown, s.Retried, s.Missed)
+		"%d rounds were played a second time. %d times a fault found no occasion.\n", s.Holes, s.Blind, s.Unknown, s.Retried,
+		s.Missed)
 	if s.Alike > 0 {
-		fmt.Fprintf(&b, "\nEXCUSED: %d states are not in the logs because etcd was restored and came to the same versions of the same objects, which nothing else showed.\n", s.Alike)
+		fmt.Fprintf(&b,
+			"\nEXCUSED: %d states are not in the logs because etcd was restored and came to the same versions of the same "+
+				"objects, which nothing else showed.\n", s.Alike)
 	}
 	if s.Audited > 0 {
-		fmt.Fprintf(&b, "\nIn %d rounds etcd was restored, and everything was published again before the log was judged.\n", s.Audited)
+		fmt.Fprintf(&b, "\nIn %d rounds etcd was restored, and everything was published again before the log was judged.\n",
+			s.Audited)
 	}
 	if s.Unaudited > 0 {
 		fmt.Fprintf(&b, "\nNOT JUDGED: of %d objects only an audit finds the true content, and none was made.\n", s.Unaudited)

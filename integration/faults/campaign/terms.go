@@ -73,7 +73,10 @@ func claims(texts map[string][]byte) (all []claim) {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b claim) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.process, b.process)) })
+	slices.SortStableFunc(all, func(a, b claim) int {
+		return cmp.Or(a.Time.Compare(b.Time),
+			cmp.Compare(a.process, b.process))
+	})
 	return all
 }
 
@@ -109,8 +112,11 @@ func (s Summary) leaders(b *strings.Builder) {
 	if s.Together == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n%d rounds had replicas. %d entries are of former leaders, each the next one of its object.\n", s.Together, s.Late)
-	fmt.Fprintf(b, "\n| leader | another one led after, median | at most | n | with other faults, median | at most | n |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(b, "\n%d rounds had replicas. %d entries are of former leaders, each the next one of its object.\n",
+		s.Together, s.Late)
+	fmt.Fprintf(b,
+		"\n| leader | another one led after, median | at most | n | with other faults, median | at most | n "+
+			"|\n|---|---|---|---|---|---|---|\n")
 	by := map[world.Cause][2][]float64{}
 	for _, t := range s.Takeovers {
 		both, joined := by[t.Cause], 0

@@ -23,7 +23,9 @@ import (
 
 // Missing creates an object in each stream, unless it exists, and returns the streams of which the log lacks it. In a
 // stream of all namespaces it is in the one that is given.
-func Missing(ctx context.Context, w *world.World, namespace, name string, streams []oracle.Stream) ([]oracle.Stream, error) {
+func Missing(
+	ctx context.Context, w *world.World, namespace, name string, streams []oracle.Stream,
+) ([]oracle.Stream, error) {
 	for _, s := range streams {
 		if err := create(ctx, w, s, object(s, namespace, name)); err != nil {
 			return streams, fmt.Errorf("create %s of %s: %w", name, s, err)

@@ -55,9 +55,15 @@ func (w *writer) content(k Kind) (content, annotations map[string]any) {
 		token := base64.StdEncoding.EncodeToString([]byte(value))
 		annotations[tokenAnnotation] = value
 		annotations[lastApplied] = fmt.Sprintf(`{"data":{"token":%q},"stringData":{"plain":%q}}`, token, value)
-		return map[string]any{"data": map[string]any{"token": token, "inside": base64.StdEncoding.EncodeToString([]byte("user:" + value + "\n"))}}, annotations
+		return map[string]any{"data": map[string]any{
+			"token":  token,
+			"inside": base64.StdEncoding.EncodeToString([]byte("user:" + value + "\n")),
+		}}, annotations
 	case ClusterRoles:
-		rule := map[string]any{"apiGroups": []any{"faults.example.com"}, "resources": []any{"widgets"}, "resourceNames": []any{mark}, "verbs": []any{"get"}}
+		rule := map[string]any{
+			"apiGroups": []any{"faults.example.com"}, "resources": []any{"widgets"},
+			"resourceNames": []any{mark}, "verbs": []any{"get"},
+		}
 		return map[string]any{"rules": []any{rule}}, annotations
 	default:
 		return map[string]any{"spec": map[string]any{"change": mark, "filling": filling}}, annotations

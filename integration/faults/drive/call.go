@@ -53,7 +53,8 @@ func (d *Driver) call(ctx context.Context, request func(context.Context) error) 
 
 // refused: also 405, which a definition that is being deleted answers to a create, and 403, where a namespace ends.
 func refused(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) ||
+	return apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) ||
+		apierrors.IsInvalid(err) ||
 		apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err)
 }
 
@@ -64,5 +65,6 @@ func passing(err error) bool {
 		return true
 	}
 	code := status.Status().Code
-	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusUnauthorized || code == http.StatusRequestTimeout || code == 0
+	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests ||
+		code == http.StatusUnauthorized || code == http.StatusRequestTimeout || code == 0
 }

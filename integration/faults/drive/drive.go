@@ -125,7 +125,10 @@ func (d *Driver) Setup(ctx context.Context) error {
 		}
 	}
 	for _, name := range d.cfg.Namespaces {
-		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+		o := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": name},
+		}}
 		err := d.call(ctx, func(ctx context.Context) error {
 			_, err := d.client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Create(ctx, o, createOptions)
 			return err

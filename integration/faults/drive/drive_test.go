@@ -98,7 +98,10 @@ func checkEverything(t *testing.T, plane *controlplane.ControlPlane, r *oracle.R
 func checkSeeds(t *testing.T, plane *controlplane.ControlPlane) {
 	t.Helper()
 	run := func(seed uint64, namespace string) drive.Counts {
-		d := newDriver(t, plane, drive.Config{Seed: seed, Changes: 100, Writers: 1, Namespaces: []string{namespace}, Kinds: []drive.Kind{drive.ConfigMaps}})
+		d := newDriver(t, plane, drive.Config{
+			Seed: seed, Changes: 100, Writers: 1, Namespaces: []string{namespace},
+			Kinds: []drive.Kind{drive.ConfigMaps},
+		})
 		require.NoError(t, d.Run(t.Context()))
 		return d.Counts()
 	}
@@ -140,12 +143,16 @@ func checkVariety(t *testing.T, k drive.Kind, all, selected map[string][]oracle.
 		}
 	}
 	if owners < 2 || left == 0 || back == 0 {
-		t.Errorf("%s: a name had at most %d owners, the selection was left %d times and entered again %d times", k.Kind, owners, left, back)
+		t.Errorf("%s: a name had at most %d owners, the selection was left %d times and entered again %d times", k.Kind,
+			owners, left, back)
 	}
 }
 
 func checkSecrets(t *testing.T, plane *controlplane.ControlPlane) {
-	d := newDriver(t, plane, drive.Config{Seed: 2, Changes: 60, Kinds: []drive.Kind{drive.Secrets}, Namespaces: []string{"secrets"}})
+	d := newDriver(t, plane, drive.Config{
+		Seed: 2, Changes: 60, Kinds: []drive.Kind{drive.Secrets},
+		Namespaces: []string{"secrets"},
+	})
 	require.NoError(t, d.Run(t.Context()))
 	h := must.Get(rest.HTTPClientFor(plane.RESTConfig()))(t)
 	defer h.CloseIdleConnections()

@@ -29,10 +29,16 @@ type Kind struct {
 // The kinds: two that are built in and namespaced, one of which is secret, a custom resource, and one that is
 // cluster-scoped.
 var (
-	ConfigMaps   = Kind{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true}
-	Secrets      = Kind{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", true}
-	Widgets      = Kind{schema.GroupVersionResource{Group: "faults.example.com", Version: "v1", Resource: "widgets"}, "Widget", true}
-	ClusterRoles = Kind{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, "ClusterRole", false}
+	ConfigMaps = Kind{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true}
+	Secrets    = Kind{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", true}
+	Widgets    = Kind{
+		schema.GroupVersionResource{Group: "faults.example.com", Version: "v1", Resource: "widgets"},
+		"Widget", true,
+	}
+	ClusterRoles = Kind{schema.GroupVersionResource{
+		Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterroles",
+	}, "ClusterRole", false}
 	// OldWidgets are widgets in the version that they had before, in which they are served too.
 	OldWidgets = Kind{Widgets.Resource.GroupResource().WithVersion("v1beta1"), Widgets.Kind, true}
 	// Namespaces are not changed by the driver.

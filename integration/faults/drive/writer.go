@@ -168,7 +168,10 @@ func (w *writer) finalize(ctx context.Context, s *slot) error {
 }
 
 func (w *writer) delete(ctx context.Context, s *slot) error {
-	err := w.driver.call(ctx, func(ctx context.Context) error { return w.of(s).Delete(ctx, s.name, metav1.DeleteOptions{}) })
+	err := w.driver.call(ctx, func(ctx context.Context) error {
+		return w.of(s).Delete(ctx, s.name,
+			metav1.DeleteOptions{})
+	})
 	if err != nil {
 		return err
 	}
@@ -195,7 +198,8 @@ func (w *writer) patch(ctx context.Context, s *slot, patch map[string]any) error
 		return fmt.Errorf("encode patch: %w", err)
 	}
 	return w.driver.call(ctx, func(ctx context.Context) error {
-		_, err := w.of(s).Patch(ctx, s.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: createOptions.FieldManager})
+		_, err := w.of(s).Patch(ctx, s.name, types.MergePatchType, body,
+			metav1.PatchOptions{FieldManager: createOptions.FieldManager})
 		return err
 	})
 }

@@ -166,7 +166,8 @@ type judge struct {
 // divide gives each entry to its stream, in the order of the log, and checks what concerns the log as a whole.
 func (j *judge) divide(log []Entry) {
 	scopes := map[string]map[string]*streamJudge{}
-	for _, s := range slices.SortedFunc(maps.Keys(j.truth.Streams), func(a, b Stream) int { return cmp.Compare(a.Source()+a.String(), b.Source()+b.String()) }) {
+	for _, s := range slices.SortedFunc(maps.Keys(j.truth.Streams),
+		func(a, b Stream) int { return cmp.Compare(a.Source()+a.String(), b.Source()+b.String()) }) {
 		judge := newStreamJudge(j, s)
 		j.streams = append(j.streams, judge)
 		if scopes[s.Source()] == nil {
@@ -219,7 +220,10 @@ func (j *judge) divide(log []Entry) {
 		case e.Type == typeWriter:
 			writers = append(writers, e)
 		case s == nil:
-			j.violate(Violation{Promise: P4, Stream: e.Source, Key: e.key(), What: "an entry of no stream that was watched", Log: []string{e.String()}})
+			j.violate(Violation{
+				Promise: P4, Stream: e.Source, Key: e.key(), What: "an entry of no stream that was watched",
+				Log: []string{e.String()},
+			})
 		default:
 			for _, problem := range []string{s.stream.addressProblem(e), e.attributeProblem()} {
 				if problem != "" {
@@ -266,7 +270,10 @@ func (j *judge) repeated(seen map[string]*Entry, id, place string, e *Entry) {
 		return
 	}
 	if first := seen[place]; first != nil {
-		j.violate(Violation{Promise: P5, Stream: e.Source, Key: e.key(), What: "the id " + id + " is there twice", Log: []string{first.String(), e.String()}})
+		j.violate(Violation{
+			Promise: P5, Stream: e.Source, Key: e.key(), What: "the id " + id + " is there twice",
+			Log: []string{first.String(), e.String()},
+		})
 		return
 	}
 	seen[place] = e
@@ -315,7 +322,8 @@ func (j *judge) checkSamples() {
 			}
 		}
 		if over > 0 {
-			j.violate(Violation{Promise: P7, What: fmt.Sprintf("%s over the limit of %d in %d of %d samples, at most %d", of.what, of.limit, over, len(j.options.Samples), most)})
+			j.violate(Violation{Promise: P7, What: fmt.Sprintf("%s over the limit of %d in %d of %d samples, at most %d",
+				of.what, of.limit, over, len(j.options.Samples), most)})
 		}
 	}
 }

@@ -20,7 +20,10 @@ import (
 
 var (
 	plain     = Stream{Cluster: "test", Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}
-	selective = Stream{Cluster: "test", Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, LabelSelector: "watched=yes"}
+	selective = Stream{Cluster: "test", Resource: schema.GroupVersionResource{
+		Group: "apps", Version: "v1",
+		Resource: "deployments",
+	}, LabelSelector: "watched=yes"}
 )
 
 // world draws what happens to a few objects of two resources, with an etcd that may be restored.
@@ -36,7 +39,10 @@ type world struct {
 }
 
 func drawTruth(t *rapid.T, restorations int) *Truth {
-	w := &world{t: t, revision: 100, current: map[string]Observation{}, all: map[Stream][]Observation{}, histories: []History{{First: 100}}}
+	w := &world{
+		t: t, revision: 100, current: map[string]Observation{}, all: map[Stream][]Observation{},
+		histories: []History{{First: 100}},
+	}
 	for range restorations + 1 {
 		for i := range rapid.IntRange(25, 60).Draw(t, "changes") {
 			if i == 10 {
@@ -309,7 +315,10 @@ var markerNames = map[string]string{
 }
 
 func keyOf(s Stream, namespace, name string) string {
-	return strings.Join([]string{s.Cluster, cmp.Or(s.Resource.Group, "core"), s.Resource.Resource, cmp.Or(namespace, "_"), name}, "/")
+	return strings.Join([]string{
+		s.Cluster, cmp.Or(s.Resource.Group, "core"), s.Resource.Resource, cmp.Or(namespace, "_"),
+		name,
+	}, "/")
 }
 
 var kindNames = map[string]string{"configmaps": "ConfigMap", "deployments": "Deployment", "widgets": "Widget"}
@@ -331,7 +340,8 @@ func TestCheck_finds_nothing_in_a_log_that_keeps_every_promise(t *testing.T) {
 			t.Error(v)
 		}
 		if r.Lost != 0 || r.Folded != 0 || r.Published+r.Hidden != r.States {
-			t.Errorf("%d states, of which %d published, %d hidden, %d folded, %d lost", r.States, r.Published, r.Hidden, r.Folded, r.Lost)
+			t.Errorf("%d states, of which %d published, %d hidden, %d folded, %d lost", r.States, r.Published, r.Hidden,
+				r.Folded, r.Lost)
 		}
 	})
 }
@@ -367,7 +377,8 @@ func TestBodyOf_tells_contents_apart_and_not_how_they_are_served(t *testing.T) {
 	assert.True(t, both == secret(`"a":"W3JlZGFjdGVkXQ==","b":"W3JlZGFjdGVkXQ=="`) && both != secret(`"a":"eA=="`),
 		"of a Secret the keys count, and not the values")
 	annotated := func(annotations string) string {
-		return hash(`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","uid":"u","annotations":{` + annotations + `}}}`)
+		return hash(`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","uid":"u","annotations":{` + annotations +
+			`}}}`)
 	}
 	assert.Equal(t, annotated(`"a":"x"`), annotated(`"a":"[redacted]"`))
 	assert.NotEqual(t, annotated(`"`+shownAnnotation+`":"1"`), annotated(`"`+shownAnnotation+`":"2"`))
@@ -442,7 +453,10 @@ func TestJudge_counts_what_a_former_leader_may_still_publish(t *testing.T) {
 		}
 		r := Judge(d.truth, d.log, d.options)
 		assert.True(t, r.Late == 1 && len(r.Violations) <= 0, "%d late, violations %v", r.Late, r.Violations)
-		s := &streamJudge{judge: &judge{truth: truth, options: Options{Elected: true, Partitions: partitions, MaxPrinted: 20}, counts: map[string]int{}}, stream: plain}
+		s := &streamJudge{judge: &judge{
+			truth: truth, options: Options{Elected: true, Partitions: partitions, MaxPrinted: 20},
+			counts: map[string]int{},
+		}, stream: plain}
 		for _, key := range sortedKeys(truth.Streams[plain]) {
 			o := &object{key: key, lines: []*line{
 				{Entry: &Entry{Name: key, WriterTerm: 2}}, {Entry: &Entry{Name: key, WriterTerm: 1}, nth: 1},

@@ -219,7 +219,10 @@ func TestCheck_judges_what_patches_make(t *testing.T) {
 					"added u1 5 =" + contentOf(object("5", "1")), "updated u1 6 =" + contentOf(object("6", "2")),
 					"updated u1 7 =" + contentOf(object("7", "3")),
 				},
-				log:     []string{"snapshot-started 1", "added u1 5 watch", "updated u1 6" + c.suffix + " watch", "updated u1 7 watch"},
+				log: []string{
+					"snapshot-started 1", "added u1 5 watch", "updated u1 6" + c.suffix + " watch",
+					"updated u1 7 watch",
+				},
 				options: Options{Refused: refuses(true)},
 			}
 			truth, log := s.build(t)

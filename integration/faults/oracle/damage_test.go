@@ -76,7 +76,10 @@ var damages = []struct {
 		return d.change(func(i int) bool { return d.op(i) == Added }, func(e *Entry) { e.Name = "nobody" })
 	}},
 	{"repeat an entry", P5, func(d *damaged) bool { return d.repeat(func(*Entry) {}) }},
-	{"repeat an event under another message id", P5, func(d *damaged) bool { return d.repeat(func(e *Entry) { e.MsgID += "x" }) }},
+	{
+		"repeat an event under another message id", P5,
+		func(d *damaged) bool { return d.repeat(func(e *Entry) { e.MsgID += "x" }) },
+	},
 	{"repeat a state under another id", P5, func(d *damaged) bool {
 		return d.repeat(func(e *Entry) { e.MsgID += ".r1"; e.ID += ".r1" })
 	}},
@@ -228,7 +231,10 @@ var damages = []struct {
 	}},
 	{"remove the marker behind what was recovered", P6, func(d *damaged) bool {
 		return d.drop(func(i int) bool {
-			after := slices.ContainsFunc(d.log[i+1:], func(e Entry) bool { return e.Type == typeGap && e.Source == d.log[i].Source })
+			after := slices.ContainsFunc(d.log[i+1:], func(e Entry) bool {
+				return e.Type == typeGap &&
+					e.Source == d.log[i].Source
+			})
 			return d.log[i].Type == typeGap && !after && i > 0 && d.log[i-1].Reason == "recovered"
 		})
 	}},
@@ -325,7 +331,8 @@ func (d *damaged) older(i int) *Entry {
 	if len(d.truth.Histories) > 1 || d.op(i) != Deleted || d.log[i].Reason != "relist" || last < 0 || d.before(last) < 0 {
 		return nil
 	}
-	if e := &d.log[d.before(last)]; e.UID == d.log[i].UID && d.log[last].UID == e.UID && d.op(last) != Deleted && d.op(d.before(last)) != Deleted {
+	if e := &d.log[d.before(last)]; e.UID == d.log[i].UID && d.log[last].UID == e.UID && d.op(last) != Deleted &&
+		d.op(d.before(last)) != Deleted {
 		return e
 	}
 	return nil
@@ -342,9 +349,10 @@ func (d *damaged) last(i int) bool {
 
 // hides: a gap that something is missing in.
 func (d *damaged) hides(i int) bool {
-	return d.log[i].Type == typeGap && slices.ContainsFunc(Judge(d.truth, d.log, Options{Gaps: AnyGap}).Gaps, func(g GapFigure) bool {
-		return g.Place == d.log[i].Place && g.Hidden > 0
-	})
+	return d.log[i].Type == typeGap && slices.ContainsFunc(Judge(d.truth, d.log, Options{Gaps: AnyGap}).Gaps,
+		func(g GapFigure) bool {
+			return g.Place == d.log[i].Place && g.Hidden > 0
+		})
 }
 
 func (d *damaged) relists(i int) bool {
@@ -390,7 +398,8 @@ func (d *damaged) swap(fits func(i, next int) bool) bool {
 }
 
 func (d *damaged) word(from, to Op) bool {
-	return d.change(func(i int) bool { return d.op(i) == from && d.log[i].Reason == "watch" }, func(e *Entry) { e.Type = strings.Replace(e.Type, string(from), string(to), 1) })
+	return d.change(func(i int) bool { return d.op(i) == from && d.log[i].Reason == "watch" },
+		func(e *Entry) { e.Type = strings.Replace(e.Type, string(from), string(to), 1) })
 }
 
 func (d *damaged) repeat(do func(*Entry)) bool {
@@ -455,7 +464,10 @@ func TestCheck_names_the_promise_that_a_damaged_log_breaks(t *testing.T) {
 		t.Run(damage.name, func(t *testing.T) {
 			logs := rapid.Custom(func(t *rapid.T) *damaged {
 				truth := drawTruth(t, rapid.IntRange(0, 1).Draw(t, "restorations"))
-				d := &damaged{t: t, truth: truth, log: drawLog(t, truth), options: Options{Gaps: AnyGap, Seed: 11, Canaries: NewCanaries(secret)}}
+				d := &damaged{
+					t: t, truth: truth, log: drawLog(t, truth),
+					options: Options{Gaps: AnyGap, Seed: 11, Canaries: NewCanaries(secret)},
+				}
 				d.done = damage.do(d)
 				return d
 			})
@@ -501,7 +513,8 @@ func TestCanaries_are_found_in_every_disguise_and_nothing_else_is(t *testing.T) 
 		}
 	}
 	if found := c.Find([]byte(secret[:piece-1] + " W3JlZGFjdGVkXQ== " + secret[piece:2*piece-1] +
-		hex.EncodeToString([]byte(secret))[:2*piece-1] + " 12:03:04." + hex.EncodeToString([]byte(secret))[3*piece:4*piece])); found != nil {
+		hex.EncodeToString([]byte(secret))[:2*piece-1] + " 12:03:04." +
+		hex.EncodeToString([]byte(secret))[3*piece:4*piece])); found != nil {
 		t.Errorf("found %v in a text without a piece", found)
 	}
 }

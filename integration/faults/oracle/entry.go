@@ -151,8 +151,10 @@ func dataProblem(e *Entry, resource schema.GroupVersionResource) string {
 	switch err := json.Unmarshal(data, &object); {
 	case err != nil:
 		return "its data is no object"
-	case string(object.UID) != e.UID || object.ResourceVersion != e.ResourceVersion || object.Name != e.Name || object.Namespace != e.Namespace:
-		return fmt.Sprintf("its data is of %s/%s, uid %s, version %s", object.Namespace, object.Name, object.UID, object.ResourceVersion)
+	case string(object.UID) != e.UID || object.ResourceVersion != e.ResourceVersion || object.Name != e.Name ||
+		object.Namespace != e.Namespace:
+		return fmt.Sprintf("its data is of %s/%s, uid %s, version %s", object.Namespace, object.Name, object.UID,
+			object.ResourceVersion)
 	}
 	if of, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()); of != resource {
 		return fmt.Sprintf("its data is of the kind %q in %q", object.Kind, object.APIVersion)

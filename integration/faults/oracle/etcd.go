@@ -80,7 +80,9 @@ func compacted(ctx context.Context, client *clientv3.Client, old uint64) (uint64
 const timeout = 5 * time.Second
 
 // list reads everything at a revision, the current one if it is 0, and hands it over.
-func (r *Recorder) list(ctx context.Context, client *clientv3.Client, revision uint64, use func(revision uint64, now map[string]known)) error {
+func (r *Recorder) list(
+	ctx context.Context, client *clientv3.Client, revision uint64, use func(revision uint64, now map[string]known),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*timeout)
 	defer cancel()
 	now := map[string]known{}
@@ -172,7 +174,8 @@ func (r *Recorder) watch(ctx context.Context, client *clientv3.Client) error {
 	r.mu.Lock()
 	next := int64(r.seen) + 1 //nolint:gosec // revisions are small
 	r.mu.Unlock()
-	answers := client.Watch(ctx, registry, clientv3.WithPrefix(), clientv3.WithRev(next), clientv3.WithPrevKV(), clientv3.WithFragment())
+	answers := client.Watch(ctx, registry, clientv3.WithPrefix(), clientv3.WithRev(next), clientv3.WithPrevKV(),
+		clientv3.WithFragment())
 	ask := time.NewTicker(again)
 	defer ask.Stop()
 	heard := time.Now()

@@ -35,7 +35,8 @@ func (s *streamJudge) checkGaps() {
 			continue
 		}
 		// A lost checkpoint takes the positions with it, and a stream that takes over several goes on from the oldest.
-		if m.from.compare(complete) < 0 && m.body.Cause != CheckpointLost && !m.takesOver && !s.judge.options.lostAt(m.Recorded) {
+		if m.from.compare(complete) < 0 && m.body.Cause != CheckpointLost && !m.takesOver &&
+			!s.judge.options.lostAt(m.Recorded) {
 			s.violateMark(m, fmt.Sprintf("it begins at %d, and the log is complete up to %d", m.from.version, complete.version))
 		}
 		s.figure(m, next)

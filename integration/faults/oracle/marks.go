@@ -250,7 +250,10 @@ func (s *streamJudge) repaired(epoch uint64) (version uint64) {
 }
 
 func (s *streamJudge) violateMark(m *mark, what string) {
-	s.judge.violate(Violation{Promise: P6, Stream: s.stream.String(), What: what, Log: []string{m.String(), string(m.Data)}})
+	s.judge.violate(Violation{
+		Promise: P6, Stream: s.stream.String(), What: what,
+		Log: []string{m.String(), string(m.Data)},
+	})
 }
 
 // begin finds the version of the first snapshot: before it the log need only have what was newest then. It is the

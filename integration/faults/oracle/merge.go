@@ -266,18 +266,24 @@ func (j *judge) checkMarkers(parts [][]*Entry, writers []*Entry) {
 		switch {
 		case len(copies[id]) == len(parts), j.options.Prefix:
 		case e.Record.writer() == last:
-			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in %d of %d partitions, and its writer has not died", len(copies[id]), len(parts)))
+			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in %d of %d partitions, and its writer has not died",
+				len(copies[id]), len(parts)))
 		case slices.ContainsFunc(copies[id], func(e *Entry) bool { return e.Partition == j.home(e) }):
-			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in the partition of its key, and in %d of %d", len(copies[id]), len(parts)))
+			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in the partition of its key, and in %d of %d", len(copies[id]),
+				len(parts)))
 		case slices.ContainsFunc(copies[id], func(e *Entry) bool { return goesOn(parts[e.Partition], e) }):
-			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in %d of %d partitions, and its writer went on behind it", len(copies[id]), len(parts)))
+			j.violateRecord(P6, e, fmt.Sprintf("a marker that is in %d of %d partitions, and its writer went on behind it",
+				len(copies[id]), len(parts)))
 		}
 	}
 }
 
 // goesOn reports whether the writer of a marker has written more of its stream behind it.
 func goesOn(part []*Entry, marker *Entry) bool {
-	return slices.ContainsFunc(part, func(e *Entry) bool { return e.Offset > marker.Offset && e.Record.writer() == marker.Record.writer() })
+	return slices.ContainsFunc(part, func(e *Entry) bool {
+		return e.Offset > marker.Offset &&
+			e.Record.writer() == marker.Record.writer()
+	})
 }
 
 // checkWriters checks that what a leader has published of an object is not behind what a later one has. Where the log

@@ -211,7 +211,8 @@ var misplacements = []struct {
 		return true
 	}},
 	{"announce another process", P5, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.log[i].Type == typeWriter }, func(e *Entry) { e.ID = "writer-started.7.99" })
+		return d.change(func(i int) bool { return d.log[i].Type == typeWriter },
+			func(e *Entry) { e.ID = "writer-started.7.99" })
 	}},
 	{"announce an epoch that is over", P5, func(d *damaged) bool {
 		return d.change(func(i int) bool {
@@ -358,7 +359,10 @@ func TestCheck_names_the_promise_that_damaged_partitions_break(t *testing.T) {
 				}
 				applied++
 				found := Check(d.truth, d.log, d.options)
-				if !slices.ContainsFunc(found, func(v Violation) bool { return v.Promise == damage.promise && strings.Contains(v.String(), "seed 11") }) {
+				if !slices.ContainsFunc(found, func(v Violation) bool {
+					return v.Promise == damage.promise &&
+						strings.Contains(v.String(), "seed 11")
+				}) {
 					t.Fatalf("want a violation of %s, got %v", damage.promise, found)
 				}
 			})
@@ -369,7 +373,8 @@ func TestCheck_names_the_promise_that_damaged_partitions_break(t *testing.T) {
 
 func TestNewEntry_reads_the_headers_of_Kafka_as_they_are(t *testing.T) {
 	e, err := NewEntry(map[string][]string{
-		"content-type": {"application/json"}, "ce_specversion": {"1.0"}, "ce_type": {"t"}, "ce_id": {"100%25"}, "ce_source": {"/s"}, "ce_partitionkey": {"k"},
+		"content-type": {"application/json"}, "ce_specversion": {"1.0"}, "ce_type": {"t"}, "ce_id": {"100%25"},
+		"ce_source": {"/s"}, "ce_partitionkey": {"k"},
 	}, []byte("{}"), 0)
 	assert.True(t, err == nil && e.ID == "100%25" && e.PartitionKey == "k" && e.Type == "t", "%+v, %v", e, err)
 }

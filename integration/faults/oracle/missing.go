@@ -133,7 +133,8 @@ func (s *streamJudge) lost(o *object, i, near int, deletion bool) {
 	case s.folds():
 		return // whether the last state is there is P1
 	}
-	s.violate(promise, o, i, near, fmt.Sprintf("%s %d is not in the log, and no gap covers it", o.truth[i].Op, o.truth[i].Version))
+	s.violate(promise, o, i, near, fmt.Sprintf("%s %d is not in the log, and no gap covers it", o.truth[i].Op,
+		o.truth[i].Version))
 }
 
 // excused reports whether a state may be missing: it was over before the first snapshot, or lies in a gap, or the

@@ -59,7 +59,10 @@ type line struct {
 func newStreamJudge(j *judge, stream Stream) *streamJudge {
 	s := &streamJudge{judge: j, stream: stream, objects: map[string]*object{}}
 	for key, states := range j.truth.Streams[stream] {
-		s.objects[key] = &object{key: key, truth: states, published: make([]bool, len(states)), excused: make([]bool, len(states))}
+		s.objects[key] = &object{
+			key: key, truth: states, published: make([]bool, len(states)),
+			excused: make([]bool, len(states)),
+		}
 		j.report.States += len(states)
 	}
 	return s
@@ -358,7 +361,8 @@ func (s *streamJudge) checkWord(o *object, l *line) {
 	case l.op == Deleted:
 	case alive && last.UID != l.UID:
 		s.violateLine(P2, l, "another object took the name, and the one before was not deleted")
-	case alive && l.op == Added && slices.ContainsFunc(o.truth[max(last.at, 0):max(last.at, l.at, 0)], func(st State) bool { return st.UID == l.UID && !st.live() }):
+	case alive && l.op == Added && slices.ContainsFunc(o.truth[max(last.at, 0):max(last.at, l.at, 0)],
+		func(st State) bool { return st.UID == l.UID && !st.live() }):
 		s.violateLine(P2, l, "added again, and not deleted in between")
 	case alive && l.op == Added:
 		s.violateLine(P3, l, "added, and the log has it already")

@@ -86,7 +86,10 @@ type known struct {
 
 // NewRecorder returns a recorder that has recorded nothing.
 func NewRecorder(cfg RecorderConfig) *Recorder {
-	return &Recorder{cfg: cfg, observations: make([][]Observation, len(cfg.Resources)), current: map[string]known{}, changed: make(chan struct{})}
+	return &Recorder{
+		cfg: cfg, observations: make([][]Observation, len(cfg.Resources)), current: map[string]known{},
+		changed: make(chan struct{}),
+	}
 }
 
 // again is the time between two attempts to reach etcd, which is on the same machine.

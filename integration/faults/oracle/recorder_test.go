@@ -80,7 +80,10 @@ func (f *fixture) create(r schema.GroupVersionResource, kind, name string) *unst
 	f.t.Helper()
 	o := must.Get(f.of(r).Create(f.t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": r.GroupVersion().String(), "kind": kind,
-		"metadata": map[string]any{"name": name, "labels": map[string]any{"watched": "yes"}, "finalizers": []any{"example.com/wait"}},
+		"metadata": map[string]any{
+			"name": name, "labels": map[string]any{"watched": "yes"},
+			"finalizers": []any{"example.com/wait"},
+		},
 	}}, metav1.CreateOptions{}))(f.t)
 	return o
 }
@@ -136,8 +139,10 @@ func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
 
 		all := Stream{Cluster: "test", Resource: c.resource}
 		f.expect(all, c.key,
-			State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, hidden), Op: Updated}, State{UID: uid, Version: version(t, back), Op: Updated},
-			State{UID: uid, Version: version(t, waiting), Op: Updated}, State{UID: uid, Version: 0, Op: Deleted}, State{UID: string(again.GetUID()), Version: version(t, again), Op: Added})
+			State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, hidden), Op: Updated},
+			State{UID: uid, Version: version(t, back), Op: Updated},
+			State{UID: uid, Version: version(t, waiting), Op: Updated}, State{UID: uid, Version: 0, Op: Deleted},
+			State{UID: string(again.GetUID()), Version: version(t, again), Op: Added})
 		served := must.Get(again.MarshalJSON())(t)
 		if got := f.states(all, c.key)[5].Body; got == "" || got != contentOf(served) {
 			t.Errorf("%s: the content of what etcd has is not that of %s", c.kind, served)
@@ -145,10 +150,13 @@ func TestRecorder_has_the_versions_that_the_API_server_answers(t *testing.T) {
 		some := all
 		some.LabelSelector = "watched=yes"
 		f.expect(some, c.key,
-			State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, hidden), Op: Deleted}, State{UID: uid, Version: version(t, back), Op: Added},
-			State{UID: uid, Version: version(t, waiting), Op: Updated}, State{UID: uid, Version: 0, Op: Deleted}, State{UID: string(again.GetUID()), Version: version(t, again), Op: Added})
+			State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, hidden), Op: Deleted},
+			State{UID: uid, Version: version(t, back), Op: Added},
+			State{UID: uid, Version: version(t, waiting), Op: Updated}, State{UID: uid, Version: 0, Op: Deleted},
+			State{UID: string(again.GetUID()), Version: version(t, again), Op: Added})
 	}
-	f.expect(Stream{Cluster: "test", Resource: configMaps, Namespace: "default"}, "default/early", State{UID: string(early.GetUID()), Version: version(t, early), Op: Added})
+	f.expect(Stream{Cluster: "test", Resource: configMaps, Namespace: "default"}, "default/early",
+		State{UID: string(early.GetUID()), Version: version(t, early), Op: Added})
 	assert.Nil(t, f.states(Stream{Cluster: "test", Resource: configMaps, Namespace: "kube-system"}, "default/early"),
 		"a stream of another namespace")
 }
@@ -163,7 +171,8 @@ func TestRecorder_goes_on_where_it_was_when_etcd_is_killed(t *testing.T) {
 	require.NoError(t, f.plane.RestartAPIServer(t.Context()))
 	u := f.patch(configMaps, "x", `{"data":{"a":"b"}}`)
 	all := Stream{Cluster: "test", Resource: configMaps}
-	f.expect(all, "default/x", State{UID: uid, Version: version(t, o), Op: Added}, State{UID: uid, Version: version(t, u), Op: Updated})
+	f.expect(all, "default/x", State{UID: uid, Version: version(t, o), Op: Added},
+		State{UID: uid, Version: version(t, u), Op: Updated})
 	truth := must.Get(f.recorder.Truth(all))(t)
 	require.Empty(t, truth.Holes, "holes, histories")
 	assert.Len(t, truth.Histories, 1, "holes, histories")
@@ -181,7 +190,8 @@ func TestRecorder_says_what_it_could_not_read(t *testing.T) {
 	require.NoError(t, f.plane.Compact(t.Context()))
 	f.recorder.update(func() { f.recorder.held = false })
 	all := Stream{Cluster: "test", Resource: configMaps}
-	f.expect(all, "default/x", State{UID: string(o.GetUID()), Version: before, Op: Added}, State{UID: string(o.GetUID()), Version: version(t, last), Op: Updated})
+	f.expect(all, "default/x", State{UID: string(o.GetUID()), Version: before, Op: Added},
+		State{UID: string(o.GetUID()), Version: version(t, last), Op: Updated})
 	ctx := must.Within(t, time.Minute)
 	require.NoError(t, f.recorder.await(ctx, func() bool { return len(f.recorder.compactions) > 0 }))
 	truth := must.Get(f.recorder.Truth(all))(t)
@@ -216,11 +226,15 @@ func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
 
 			all := Stream{Cluster: "test", Resource: configMaps}
 			uid := string(kept.GetUID())
-			f.expect(all, "default/kept", State{UID: uid, Version: version(t, kept), Op: Added}, State{UID: uid, Version: version(t, changed), Op: Updated},
-				State{History: 1, UID: uid, Version: version(t, kept), Op: Updated}, State{History: 1, UID: uid, Version: version(t, after), Op: Updated}, State{History: 1, UID: uid, Version: version(t, later), Op: Updated})
+			f.expect(all, "default/kept", State{UID: uid, Version: version(t, kept), Op: Added},
+				State{UID: uid, Version: version(t, changed), Op: Updated},
+				State{History: 1, UID: uid, Version: version(t, kept), Op: Updated},
+				State{History: 1, UID: uid, Version: version(t, after), Op: Updated},
+				State{History: 1, UID: uid, Version: version(t, later), Op: Updated})
 			truth := must.Get(f.recorder.Truth(all))(t)
 			first := truth.Histories[1].First
-			f.expect(all, "default/only", State{UID: string(only.GetUID()), Version: version(t, only), Op: Added}, State{History: 1, UID: string(only.GetUID()), Version: first, Op: Deleted})
+			f.expect(all, "default/only", State{UID: string(only.GetUID()), Version: version(t, only), Op: Added},
+				State{History: 1, UID: string(only.GetUID()), Version: first, Op: Deleted})
 			states := f.states(all, "default/lost")
 			if last := states[len(states)-1]; last.History != 1 || last.Op != Added || last.UID != string(lost.GetUID()) {
 				t.Errorf("what the snapshot brought back has the states %v", states)
@@ -234,11 +248,15 @@ func TestRecorder_begins_a_history_when_etcd_was_restored(t *testing.T) {
 func TestDecode_reads_both_formats_of_etcd(t *testing.T) {
 	var stored bytes.Buffer
 	object := &corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{UID: "u1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"faults.example.com/change": "1.2"}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			UID: "u1", Labels: map[string]string{"a": "b"},
+			Annotations: map[string]string{"faults.example.com/change": "1.2"},
+		},
 	}
 	require.NoError(t, protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(object, &stored))
-	body, _, err := bodyOf([]byte(`{"metadata":{"uid":"u1","labels":{"a":"b"},"annotations":{"faults.example.com/change":"1.2"}}}`))
+	body, _, err := bodyOf([]byte(`{"metadata":{"uid":"u1","labels":{"a":"b"},` +
+		`"annotations":{"faults.example.com/change":"1.2"}}}`))
 	require.NoError(t, err)
 	want := Observation{UID: "u1", Labels: map[string]string{"a": "b"}, Body: body}
 	for name, value := range map[string][]byte{
@@ -247,7 +265,10 @@ func TestDecode_reads_both_formats_of_etcd(t *testing.T) {
 	} {
 		assert.Equal(t, want, must.Get(Decode(value))(t), name)
 	}
-	for name, value := range map[string]string{"no uid": `{"metadata":{}}`, "neither": "x", "an unknown type": "k8s\x00x"} {
+	for name, value := range map[string]string{
+		"no uid": `{"metadata":{}}`, "neither": "x",
+		"an unknown type": "k8s\x00x",
+	} {
 		got, err := Decode([]byte(value))
 		assert.Error(t, err, "%s: got %+v", name, got)
 	}

@@ -110,7 +110,10 @@ type narrator struct {
 // statesIn is [States] of an area whose selection changes. What enters the selection is added with the state that it
 // has, and what leaves it is ended.
 func statesIn(area Stream, schedule Schedule, all []Observation) (map[string][]State, error) {
-	n := narrator{area: area, schedule: schedule, states: map[string][]State{}, exists: map[string]*Observation{}, gone: map[string]*Observation{}}
+	n := narrator{
+		area: area, schedule: schedule, states: map[string][]State{}, exists: map[string]*Observation{},
+		gone: map[string]*Observation{},
+	}
 	for _, p := range schedule {
 		c, err := newChooser(area, p)
 		if err != nil {

@@ -60,7 +60,9 @@ func TestStates_follow_what_is_selected_when(t *testing.T) {
 			}, "added 5?!; updated 15?; updated 25; deleted 40!; added 45",
 		},
 		"what the selector has is selected all the time": {
-			widened, []Observation{{UID: "a", Version: 5, Labels: yes}, {UID: "a", Version: 35, Labels: yes}}, "added 5; updated 35",
+			widened,
+			[]Observation{{UID: "a", Version: 5, Labels: yes}, {UID: "a", Version: 35, Labels: yes}},
+			"added 5; updated 35",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

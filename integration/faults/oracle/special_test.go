@@ -642,9 +642,11 @@ var scripts = map[string]script{
 		},
 	},
 	"a stream with an object lists again": {
-		truth: []string{"added u2 1 b", "added u1 5", "updated u1 9"}, options: Options{Selected: always}, want: []Promise{P3, P6},
+		truth: []string{"added u2 1 b", "added u1 5", "updated u1 9"}, options: Options{Selected: always},
+		want: []Promise{P3, P6},
 		log: []string{
-			"snapshot-started 1", "added u2 1 b snapshot", "snapshot-completed 1", "snapshot-started 10@3", "added u1 9@3 snapshot",
+			"snapshot-started 1", "added u2 1 b snapshot", "snapshot-completed 1", "snapshot-started 10@3",
+			"added u1 9@3 snapshot",
 			"snapshot-completed 10@3",
 		},
 	},
@@ -656,7 +658,8 @@ var scripts = map[string]script{
 		},
 	},
 	"what happens behind the list of what is selected again is in the log": {
-		truth: []string{"added u1 5", "added u2 12 b", "deleted u2 13 b"}, options: Options{Selected: always}, want: []Promise{P3, P6},
+		truth: []string{"added u1 5", "added u2 12 b", "deleted u2 13 b"}, options: Options{Selected: always},
+		want: []Promise{P3, P6},
 		log: []string{
 			"snapshot-started 1", "added u1 5 watch", "deleted u1 5>8@2 deselected", "snapshot-started 10@3",
 			"added u1 5@3 snapshot",
@@ -843,7 +846,10 @@ func TestCheck_knows_what_is_special(t *testing.T) {
 }
 
 func TestViolation_prints_the_history_beside_the_log(t *testing.T) {
-	truth, log := script{truth: []string{"added u1 5", "updated u1 6", "updated u1 7"}, log: []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"}}.build(t)
+	truth, log := script{
+		truth: []string{"added u1 5", "updated u1 6", "updated u1 7"},
+		log:   []string{"snapshot-started 1", "added u1 5 watch", "updated u1 7 watch"},
+	}.build(t)
 	got := Check(truth, log, Options{Seed: 42})[0].String()
 	want := `P3 broken: configmaps x: updated 6 is not in the log, and no gap covers it (seed 42)
   true history       | log
@@ -877,7 +883,8 @@ func TestJudge_says_what_a_gap_hides_that_etcd_had(t *testing.T) {
 			"snapshot-started 1", "added u1 5 watch", "updated u1 7 recovered", "gap 5 9", "updated u1 9 relist",
 		},
 	}.build(t)
-	if r := Judge(truth, log, Options{Gaps: AnyGap}); len(r.Violations) != 0 || r.Avoidable != 2 || r.Gaps[0].Avoidable != 2 {
+	if r := Judge(truth, log, Options{Gaps: AnyGap}); len(r.Violations) != 0 || r.Avoidable != 2 ||
+		r.Gaps[0].Avoidable != 2 {
 		t.Errorf("want two that were never forgotten, got %+v", r)
 	}
 	truth.Compactions = []Compaction{{At: now.Add(-time.Second), Revision: 7}, {At: now.Add(time.Hour), Revision: 1000}}
@@ -906,7 +913,8 @@ func TestJudge_blames_a_later_gap_for_a_list_that_died_with_its_process(t *testi
 	assert.Equal(t, []int{0, 1}, []int{r.Gaps[0].Hidden, r.Gaps[1].Hidden}, "hidden")
 	truth.Compactions = nil
 	found := Check(truth, log, Options{Gaps: AnyGap})
-	assert.True(t, len(found) == 1 && strings.Contains(found[0].What, "1 states more"), "the second gap could have had it: %v", found)
+	assert.True(t, len(found) == 1 && strings.Contains(found[0].What, "1 states more"),
+		"the second gap could have had it: %v", found)
 }
 
 func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
@@ -931,9 +939,11 @@ func TestJudge_measures_how_far_a_gap_reaches_below_the_log(t *testing.T) {
 
 func TestNewEntry_reads_a_message(t *testing.T) {
 	e := must.Get(NewEntry(map[string][]string{
-		"Nats-Msg-Id": {"a.u1.5"}, "ce-specversion": {"1.0"}, "ce-type": {typeResource + "added.v1"}, "ce-id": {"u1.5"}, "ce-source": {plain.Source()},
-		"ce-subject": {"a/system:x%20y%25"}, "ce-name": {"system:x%20y%25"}, "ce-namespace": {"a"}, "ce-objectuid": {"u1"}, "ce-resourceversion": {"5"},
-		"ce-reason": {"watch"}, "ce-sequence": {"0000000007.00000000000000000005.0"}, "ce-pipeline": {"p"},
+		"Nats-Msg-Id": {"a.u1.5"}, "ce-specversion": {"1.0"}, "ce-type": {typeResource + "added.v1"}, "ce-id": {"u1.5"},
+		"ce-source":  {plain.Source()},
+		"ce-subject": {"a/system:x%20y%25"}, "ce-name": {"system:x%20y%25"}, "ce-namespace": {"a"}, "ce-objectuid": {"u1"},
+		"ce-resourceversion": {"5"},
+		"ce-reason":          {"watch"}, "ce-sequence": {"0000000007.00000000000000000005.0"}, "ce-pipeline": {"p"},
 	}, []byte(`{"metadata":{"annotations":{"faults.example.com/change":"1.2"}}}`), 7))(t)
 	if e.key() != "a/system:x y%" || e.MsgID != "a.u1.5" || e.Sequence == "" || e.SampledRate != 1 || e.Place != 7 ||
 		e.UID != "u1" || e.Pipeline != "p" ||
@@ -961,7 +971,8 @@ func BenchmarkJudge(b *testing.B) {
 		if v < objects {
 			op = Added
 		}
-		truth.Streams[plain][key] = append(truth.Streams[plain][key], State{UID: "uid-" + key, Version: uint64(v + 2), Op: op})
+		truth.Streams[plain][key] = append(truth.Streams[plain][key],
+			State{UID: "uid-" + key, Version: uint64(v + 2), Op: op})
 		e := entryOf(fmt.Sprintf("%s uid-%s %d watch", op, key, v+2), uint64(v+1))
 		e.Name, e.Subject, e.PartitionKey, e.Data = key, key, keyOf(plain, "", key), make([]byte, 1000)
 		log = append(log, e)
@@ -978,7 +989,9 @@ func BenchmarkJudge(b *testing.B) {
 // not be published again.
 func TestExcuse_finds_what_is_repeated_in_any_history_before(t *testing.T) {
 	o := &object{truth: []State{
-		{UID: "u1", Version: 7, Op: Updated}, {UID: "u1", Version: 7, Op: Updated, History: 1}, {UID: "u1", Version: 7, Op: Updated, History: 2},
+		{UID: "u1", Version: 7, Op: Updated},
+		{UID: "u1", Version: 7, Op: Updated, History: 1},
+		{UID: "u1", Version: 7, Op: Updated, History: 2},
 	}, published: []bool{false, true, false}, excused: make([]bool, 3)}
 	o.excuse(2, 10, 0, false)
 	assert.True(t, o.excused[2], "it has to be published again")

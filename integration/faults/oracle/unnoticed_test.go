@@ -15,7 +15,10 @@ import (
 // content.
 func alike() script {
 	return script{
-		truth:  []string{"added u1 4", "updated u1 7 =a", "updated u1 9 =b", "h1 updated u1 4", "h1 updated u1 6 =c", "h1 updated u1 7 =d"},
+		truth: []string{
+			"added u1 4", "updated u1 7 =a", "updated u1 9 =b", "h1 updated u1 4", "h1 updated u1 6 =c",
+			"h1 updated u1 7 =d",
+		},
 		bounds: restored,
 		log:    []string{"snapshot-started 1", "added u1 4 watch", "updated u1 7 watch =a"},
 	}
@@ -30,16 +33,25 @@ func TestJudge_excuses_what_versions_cannot_tell(t *testing.T) {
 		counted int
 		want    []Promise
 	}{
-		"the same version":                  {func(*script) {}, 2, nil},
-		"the same version, and a newer one": {func(s *script) { s.truth = append(s.truth, "h1 updated u1 8 =e") }, 2, []Promise{P1, P3}},
+		"the same version": {func(*script) {}, 2, nil},
+		"the same version, and a newer one": {
+			func(s *script) { s.truth = append(s.truth, "h1 updated u1 8 =e") }, 2,
+			[]Promise{P1, P3},
+		},
 		"the same version, and what followed": {func(s *script) {
 			s.truth = append(s.truth, "h1 updated u1 12 =e")
 			s.log = append(s.log, "updated u1 12 watch =e")
 		}, 2, nil},
-		"the same version in a stream of latest": {func(s *script) { s.options.Latest = map[Stream]bool{plain: true} }, 2, nil},
+		"the same version in a stream of latest": {
+			func(s *script) { s.options.Latest = map[Stream]bool{plain: true} }, 2,
+			nil,
+		},
 		"both deleted at the same version": {
 			func(s *script) {
-				s.truth = []string{"added u1 4", "updated u1 7 =a", "deleted u1 9", "h1 updated u1 4", "h1 updated u1 6 =c", "h1 deleted u1 9"}
+				s.truth = []string{
+					"added u1 4", "updated u1 7 =a", "deleted u1 9", "h1 updated u1 4", "h1 updated u1 6 =c",
+					"h1 deleted u1 9",
+				}
 				s.log = append(s.log, "deleted u1 9 watch")
 			}, 2, nil,
 		},
@@ -54,9 +66,20 @@ func TestJudge_excuses_what_versions_cannot_tell(t *testing.T) {
 		"another version behind the same one": {
 			func(s *script) { s.log = append(s.log, "updated u1 9 watch =b") }, 0, []Promise{P1, P3},
 		},
-		"another object of that version": {func(s *script) { s.truth = append(s.truth[:3], "h1 deleted u1 5", "h1 added u2 7 =d") }, 0, []Promise{P1, P2}},
-		"versions that ran on":           {func(s *script) { s.bounds = []History{{First: 1, Last: 20}, {First: 100, Last: 1000}} }, 0, []Promise{P3}},
-		"something missing before":       {func(s *script) { s.truth = slices.Insert(s.truth, 1, "updated u1 6 =x") }, 2, []Promise{P3}},
+		"another object of that version": {func(s *script) {
+			s.truth = append(s.truth[:3], "h1 deleted u1 5",
+				"h1 added u2 7 =d")
+		}, 0, []Promise{P1, P2}},
+		"versions that ran on": {func(s *script) {
+			s.bounds = []History{
+				{First: 1, Last: 20},
+				{First: 100, Last: 1000},
+			}
+		}, 0, []Promise{P3}},
+		"something missing before": {
+			func(s *script) { s.truth = slices.Insert(s.truth, 1, "updated u1 6 =x") }, 2,
+			[]Promise{P3},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := alike()
@@ -80,7 +103,10 @@ func TestJudge_counts_what_was_undone_before_it_was_published(t *testing.T) {
 // Where anything that the log has shows the restoration, in whatever stream, all streams are told, and nothing is
 // excused.
 func TestJudge_excuses_nothing_where_another_object_tells(t *testing.T) {
-	custom := Stream{Cluster: "test", Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}}
+	custom := Stream{Cluster: "test", Resource: schema.GroupVersionResource{
+		Group: "example.com", Version: "v1",
+		Resource: "widgets",
+	}}
 	for name, c := range map[string]struct {
 		// home is the stream of the object that is alike, of that of the other one, which is undone or not.
 		home, of Stream
@@ -142,7 +168,10 @@ func TestJudge_excuses_what_versions_cannot_tell_until_another_stream_does(t *te
 			s.truth, s.log = append(s.truth, "h1 updated u1 12 =e"), append(s.log, c.log...)
 			truth, log := s.build(t)
 			truth.Streams[selective] = map[string][]State{}
-			log = withAnother(truth, log, selective, []State{{UID: "u9", Version: 3, Op: Added}, {UID: "u9", Version: 8, Op: Updated}})
+			log = withAnother(truth, log, selective, []State{
+				{UID: "u9", Version: 3, Op: Added},
+				{UID: "u9", Version: 8, Op: Updated},
+			})
 			r := Judge(truth, log, s.options)
 			assert.Equal(t, c.want, r.Alike, "states are excused, want %d: %v", c.want, r.Violations)
 		})

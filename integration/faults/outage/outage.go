@@ -122,10 +122,15 @@ func (o *outage) prepare(ctx context.Context) (err error) {
 	}
 	o.samples = &sampler{world: o.world, log: o.cfg.Log}
 	o.recorder = oracle.NewRecorder(oracle.RecorderConfig{
-		Resources: resources, Cluster: world.Cluster, Dial: func() (*clientv3.Client, error) { return o.world.ControlPlane().EtcdClient() },
+		Resources: resources, Cluster: world.Cluster, Dial: func() (*clientv3.Client,
+			error,
+		) {
+			return o.world.ControlPlane().EtcdClient()
+		},
 	})
 	o.driver, err = drive.New(drive.Config{
-		REST: o.world.RESTConfig(), Seed: o.cfg.Seed, Rate: o.cfg.Rate, Objects: o.cfg.Objects, Writers: 8, Kinds: kinds(), Namespaces: []string{namespace, "drive-b"},
+		REST: o.world.RESTConfig(), Seed: o.cfg.Seed, Rate: o.cfg.Rate, Objects: o.cfg.Objects, Writers: 8, Kinds: kinds(),
+		Namespaces: []string{namespace, "drive-b"},
 	})
 	if err != nil {
 		return err
@@ -179,7 +184,8 @@ func (o *outage) judge(ctx context.Context) error {
 	}
 	options := oracle.Options{
 		Seed: o.cfg.Seed, Pipeline: world.Pipeline, Texts: texts, Canaries: oracle.NewCanaries(o.driver.Canaries()...),
-		BufferLimit: o.cfg.Buffer, RSSLimit: o.cfg.rssLimit(), Gaps: o.unjustified, Behind: func(oracle.GapFigure) time.Duration { return 30 * time.Second },
+		BufferLimit: o.cfg.Buffer, RSSLimit: o.cfg.rssLimit(), Gaps: o.unjustified,
+		Behind: func(oracle.GapFigure) time.Duration { return 30 * time.Second },
 	}
 	for _, s := range o.result.Samples {
 		options.Samples = append(options.Samples, oracle.Sample{BufferedBytes: s.Buffered, RSS: s.RSS})

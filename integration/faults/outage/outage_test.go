@@ -22,7 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestOutage_leaves_a_log_that_is_complete_or_says_where_not(t *testing.T) {
 	controlplane.BinariesForTest(t)
 	const buffer = 1 << 20
-	r, err := outage.Run(t.Context(), outage.Config{Away: 25 * time.Second, Rate: 100, Seed: 1, Objects: 40, Buffer: buffer, Log: t.Output()})
+	r, err := outage.Run(t.Context(), outage.Config{
+		Away: 25 * time.Second, Rate: 100, Seed: 1, Objects: 40,
+		Buffer: buffer, Log: t.Output(),
+	})
 	require.NoError(t, err)
 	t.Logf("\n%s", r)
 	for _, what := range r.Broken() {
@@ -32,12 +35,14 @@ func TestOutage_leaves_a_log_that_is_complete_or_says_where_not(t *testing.T) {
 	most := r.Peak(false).Buffered
 	assert.True(t, most >= buffer/2, "only %d bytes were buffered: the budget was not spent", most)
 	if n := r.Report.Published + r.Report.Hidden; n != r.Report.States || n < r.ChangesAway {
-		t.Errorf("%d states are published or hidden by what is announced, of %d, with %d changes without a broker", n, r.Report.States, r.ChangesAway)
+		t.Errorf("%d states are published or hidden by what is announced, of %d, with %d changes without a broker", n,
+			r.Report.States, r.ChangesAway)
 	}
 	// etcd forgets nothing in so short a time: what the watches do not show any more can be
 	// read back. On two busy cores nothing was hidden.
 	if hidden := r.HiddenByGaps(); hidden > r.ChangesAway/10 {
-		t.Errorf("gaps hide %d states, with %d changes without a broker, and etcd had %d of them", hidden, r.ChangesAway, r.Report.Avoidable)
+		t.Errorf("gaps hide %d states, with %d changes without a broker, and etcd had %d of them", hidden, r.ChangesAway,
+			r.Report.Avoidable)
 	}
 }
 
@@ -50,7 +55,10 @@ func TestResult_says_what_was_broken_and_how_much_was_taken(t *testing.T) {
 			{Since: 10 * time.Second, RSS: 70 << 20, Buffered: 1 << 19, Checkpoint: 96 << 10},
 			{Broker: true, Since: 11 * time.Second, RSS: 40 << 20, Buffered: 1 << 18, Checkpoint: 64 << 10},
 		},
-		Report: oracle.Report{Hidden: 12, Gaps: []oracle.GapFigure{{From: 3, To: 30, Cause: "expired", Hidden: 9, Recovered: 4}}},
+		Report: oracle.Report{Hidden: 12, Gaps: []oracle.GapFigure{{
+			From: 3, To: 30, Cause: "expired", Hidden: 9,
+			Recovered: 4,
+		}}},
 	}
 	if got := r.Peak(false); got.RSS != 70<<20 || got.Buffered != 1<<20 || got.Checkpoint != 128<<10 {
 		t.Errorf("most without a broker %+v", got)
@@ -60,13 +68,15 @@ func TestResult_says_what_was_broken_and_how_much_was_taken(t *testing.T) {
 	}
 	text := r.String()
 	for _, want := range []string{
-		"90 made", "| hidden by gaps | 9 |", "| hidden by first snapshots | 3 |", "| promises broken | 0 |", "| most without | 70 | 1.0 | 128 |", "| 3 | 30 | expired | 9 | 4 |",
+		"90 made", "| hidden by gaps | 9 |", "| hidden by first snapshots | 3 |", "| promises broken | 0 |",
+		"| most without | 70 | 1.0 | 128 |", "| 3 | 30 | expired | 9 | 4 |",
 	} {
 		assert.Contains(t, text, want, "it does not say")
 	}
 	r.Samples[2].Checkpoint = 9 << 20
 	r.Report.Violations = []oracle.Violation{{Promise: oracle.P1, What: "lost"}}
-	if got := r.Broken(); len(got) != 2 || !strings.Contains(r.String(), "the checkpoint took") || !strings.Contains(r.String(), "P1 broken") {
+	if got := r.Broken(); len(got) != 2 || !strings.Contains(r.String(), "the checkpoint took") ||
+		!strings.Contains(r.String(), "P1 broken") {
 		t.Errorf("broken: %q", got)
 	}
 }

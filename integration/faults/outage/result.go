@@ -33,7 +33,8 @@ func (r Result) Peak(broker bool) (peak Sample) {
 	for _, s := range r.Samples {
 		if s.Broker == broker {
 			peak.Changes, peak.Since = s.Changes, s.Since
-			peak.RSS, peak.Buffered, peak.Checkpoint = max(peak.RSS, s.RSS), max(peak.Buffered, s.Buffered), max(peak.Checkpoint, s.Checkpoint)
+			peak.RSS, peak.Buffered, peak.Checkpoint = max(peak.RSS, s.RSS), max(peak.Buffered, s.Buffered),
+				max(peak.Checkpoint, s.Checkpoint)
 		}
 	}
 	return peak

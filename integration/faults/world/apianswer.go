@@ -19,13 +19,15 @@ func isGone(frame []byte) bool {
 
 // refusal is an answer like the API server's own. A retryAfter of 0 seconds is left out.
 func refusal(r *http.Request, code, retryAfter int) *http.Response {
-	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"%s, as the fault suite wants it","code":%d}`,
+	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"%s, as the `+
+		`fault suite wants it","code":%d}`,
 		http.StatusText(code), code)
 	res := &http.Response{
-		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:  http.Header{"Content-Type": {"application/json"}},
-		Body:    io.NopCloser(bytes.NewReader([]byte(text))),
-		Request: r, ContentLength: int64(len(text)),
+		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(bytes.NewReader([]byte(text))),
+		Request:    r, ContentLength: int64(len(text)),
 	}
 	if retryAfter > 0 {
 		res.Header.Set("Retry-After", strconv.Itoa(retryAfter))
@@ -113,8 +115,9 @@ func expiry(asked string, oldest int64) []byte {
 	if oldest == 0 {
 		oldest = from + 1
 	}
-	return fmt.Appendf(nil, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
-		`"message":"too old resource version: %d (%d)","reason":"Expired","code":410}}`+"\n", from, oldest)
+	return fmt.Appendf(nil,
+		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
+			`"message":"too old resource version: %d (%d)","reason":"Expired","code":410}}`+"\n", from, oldest)
 }
 
 // await waits while watches are stopped.

@@ -70,8 +70,12 @@ func newAPIProxy(user *rest.Config, cert tls.Certificate) (*apiProxy, error) {
 		return nil, fmt.Errorf("proxy of the API server: %w", err)
 	}
 	p := &apiProxy{
-		next: &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, DisableCompression: true, IdleConnTimeout: time.Minute},
-		host: "https://" + l.Addr().String(), ca: user.CAData, bodies: map[*body]struct{}{}, stats: apiStats{Status: map[int]int{}},
+		next: &http.Transport{
+			TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, DisableCompression: true,
+			IdleConnTimeout: time.Minute,
+		},
+		host: "https://" + l.Addr().String(), ca: user.CAData, bodies: map[*body]struct{}{},
+		stats: apiStats{Status: map[int]int{}},
 	}
 	p.server = &http.Server{
 		Handler: &httputil.ReverseProxy{
@@ -81,7 +85,10 @@ func newAPIProxy(user *rest.Config, cert tls.Certificate) (*apiProxy, error) {
 			ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 			ErrorLog:      log.New(io.Discard, "", 0),
 		},
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12},
+		TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert,
+			MinVersion: tls.VersionTLS12,
+		},
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ReadHeaderTimeout: time.Minute,
 	}
@@ -133,7 +140,10 @@ func (p *apiProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats.Status[res.StatusCode]++
-	b := &body{ReadCloser: res.Body, proxy: p, ctx: r.Context(), watch: isWatch(r) && res.StatusCode == http.StatusOK, asked: r.URL.Query().Get("resourceVersion"), between: true}
+	b := &body{
+		ReadCloser: res.Body, proxy: p, ctx: r.Context(), watch: isWatch(r) && res.StatusCode == http.StatusOK,
+		asked: r.URL.Query().Get("resourceVersion"), between: true,
+	}
 	p.bodies[b] = struct{}{}
 	res.Body = b
 	return res, nil

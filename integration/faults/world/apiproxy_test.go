@@ -54,7 +54,8 @@ func behindAPIProxy(t *testing.T) (p *apiProxy, client *http.Client, frames chan
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	p, err := newAPIProxy(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, server.TLS.Certificates[0])
+	p, err := newAPIProxy(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}},
+		server.TLS.Certificates[0])
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.close()) })
 	config := must.Get(rest.TLSConfigFor(p.config()))(t)
@@ -94,7 +95,8 @@ func TestAPIProxy_passes_frames_on_at_once_and_counts_what_matters(t *testing.T)
 	assert.True(t, len(rest) == 0 && err == nil, "an end became %q, %v", rest, err)
 	page, err := io.ReadAll(ask(t, p, c, pagePath).body)
 	assert.True(t, string(page) == "page" && err == nil, "read %q, %v", page, err)
-	if s := p.now(); res.major != 2 || s.Watches != 1 || s.Lists != 1 || s.Gone != 1 || s.Status[http.StatusOK] != 2 || s.Cut+s.Halved > 0 {
+	if s := p.now(); res.major != 2 || s.Watches != 1 || s.Lists != 1 || s.Gone != 1 || s.Status[http.StatusOK] != 2 ||
+		s.Cut+s.Halved > 0 {
 		t.Errorf("HTTP/%d, %+v", res.major, s)
 	}
 }

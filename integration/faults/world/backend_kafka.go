@@ -157,7 +157,8 @@ func (b *kafkaBackend) removeCheckpoint(ctx context.Context) error {
 }
 
 func (b *kafkaBackend) sink(r *replica) string {
-	return fmt.Sprintf(`kafka: {brokers: ["%s"], create: {partitions: %d, replicas: %d, settings: {min.insync.replicas: 2}}}`,
+	return fmt.Sprintf(`kafka: {brokers: ["%s"], create: {partitions: %d, replicas: %d, settings: {min.insync.replicas: `+
+		`2}}}`,
 		strings.Join(b.cluster.AddressesOf(listenerOf(r.number)), `", "`), Partitions, kafkaBrokers)
 }
 
@@ -191,7 +192,8 @@ func (b *kafkaBackend) end() (uint64, error) {
 	for p := range Partitions {
 		all = append(all, kafka.LastOffsetOf(p))
 	}
-	res, err := b.cluster.Admin().ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topicLog: all}})
+	res, err := b.cluster.Admin().ListOffsets(ctx,
+		&kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topicLog: all}})
 	if err != nil {
 		return 0, fmt.Errorf("look up topic %s: %w", topicLog, err)
 	}
@@ -305,7 +307,8 @@ func (b *kafkaBackend) isKnown(ctx context.Context, topic string) bool {
 		ask := kmsg.NewPtrMetadataRequest()
 		ask.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
 		res, err := ask.RequestWith(ctx, c.Broker(n))
-		if b.cluster.PID(n) != 0 && (err != nil || len(res.Topics) != 1 || !errors.Is(kerr.ErrorForCode(res.Topics[0].ErrorCode), kerr.UnknownTopicOrPartition)) {
+		if b.cluster.PID(n) != 0 && (err != nil || len(res.Topics) != 1 ||
+			!errors.Is(kerr.ErrorForCode(res.Topics[0].ErrorCode), kerr.UnknownTopicOrPartition)) {
 			return true
 		}
 	}

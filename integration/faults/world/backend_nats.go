@@ -73,7 +73,8 @@ func (b *natsBackend) sink(r *replica) string {
 	if r.brokers != nil {
 		address = r.brokers.Address()
 	}
-	return fmt.Sprintf("nats: {servers: [%q], stream: %s, duplicateWindow: %s}", "nats://"+address, Stream, DuplicateWindow)
+	return fmt.Sprintf("nats: {servers: [%q], stream: %s, duplicateWindow: %s}", "nats://"+address, Stream,
+		DuplicateWindow)
 }
 
 func (b *natsBackend) way(int) (*proxy.Proxy, error) { return proxy.To(b.proxied.Address()) }

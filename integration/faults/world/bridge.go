@@ -187,7 +187,8 @@ func (b *Bridge) wake(ctx context.Context) error {
 	if err := b.signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	if err := poll(ctx, time.Minute, "a bridge that was replaced to end", func() bool { return !b.Running() }); err != nil {
+	if err := poll(ctx, time.Minute, "a bridge that was replaced to end",
+		func() bool { return !b.Running() }); err != nil {
 		if ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w; %s", ErrUnsettled, err, b.lastWords())
 		}

@@ -23,7 +23,10 @@ const (
 )
 
 func (o diskOp) String() string {
-	return [...]string{"write of a page", "write of the meta page", "sync of the pages", "sync of the meta page", "change of a file"}[o]
+	return [...]string{
+		"write of a page", "write of the meta page", "sync of the pages", "sync of the meta page",
+		"change of a file",
+	}[o]
 }
 
 // diskRule is asked before an operation is done, and told after. It may wait. What it returns before, if not 0, is the

@@ -96,7 +96,8 @@ func (n *diskNode) Create(
 	ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut,
 ) (child *fs.Inode, h fs.FileHandle, _ uint32, errno syscall.Errno) {
 	errno = n.disk.do(opOther, func() syscall.Errno {
-		fd, err := syscall.Open(filepath.Join(n.real(), name), int(flags)&^syscall.O_APPEND|syscall.O_CREAT|syscall.O_CLOEXEC, mode)
+		fd, err := syscall.Open(filepath.Join(n.real(), name), int(flags)&^syscall.O_APPEND|syscall.O_CREAT|syscall.O_CLOEXEC,
+			mode)
 		if err != nil {
 			return fs.ToErrno(err)
 		}

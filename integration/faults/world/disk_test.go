@@ -199,7 +199,8 @@ func TestDisk_stops_a_killed_process_at_the_step(t *testing.T) {
 // the user who may use it, CI has to.
 func skip(t *testing.T, why error) {
 	t.Helper()
-	if _, err := os.Stat("/dev/fuse"); err == nil && os.Geteuid() == 0 && os.Getenv("CI") != "" && !errors.Is(why, syscall.EPERM) {
+	if _, err := os.Stat("/dev/fuse"); err == nil && os.Geteuid() == 0 && os.Getenv("CI") != "" &&
+		!errors.Is(why, syscall.EPERM) {
 		t.Fatal(why)
 	}
 	t.Skipf("NOT RUN: needs a file system in user space: %v", why)

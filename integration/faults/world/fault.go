@@ -185,8 +185,9 @@ func (f Fault) Fits(g Fault) bool {
 // no occasion, that is in the events and in what [Fault.Inject] returns, and no error.
 func (f Fault) With(g Fault) Fault {
 	both := Fault{
-		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses, Parts: f.Parts | g.Parts,
-		FUSE: f.FUSE || g.FUSE, Alone: f.Alone || g.Alone, Together: f.Together || g.Together,
+		Name: f.Name + " + " + g.Name, Weight: min(f.Weight, g.Weight), Cost: f.Cost + g.Cost, Loses: f.Loses,
+		Parts: f.Parts | g.Parts,
+		FUSE:  f.FUSE || g.FUSE, Alone: f.Alone || g.Alone, Together: f.Together || g.Together,
 		Single:     f.Single || g.Single,
 		Checkpoint: max(f.Checkpoint, g.Checkpoint), CRD: f.CRD || g.CRD, Clock: f.Clock || g.Clock,
 		Action: f.Action || g.Action, Resyncs: f.Resyncs || g.Resyncs, Refuses: f.Refuses || g.Refuses,

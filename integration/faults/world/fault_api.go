@@ -92,7 +92,8 @@ func expireWatches(ctx context.Context, i *injection) error {
 	try.Do(i.await(ctx, "a watch to end", func() bool { return i.api.now().Expired > before }))
 	try.Do(pause.For(ctx, i.between(0, 2*time.Second)))
 	i.api.expire(0, 0)
-	i.note(ctx, "%d watches were told that their version is too old, and %d the oldest", i.api.now().Expired-before, oldest)
+	i.note(ctx, "%d watches were told that their version is too old, and %d the oldest", i.api.now().Expired-before,
+		oldest)
 	return nil
 }
 

@@ -29,13 +29,31 @@ import (
 // clusterFaults change what the cluster knows, or allows.
 func clusterFaults() []Fault {
 	return []Fault{
-		{Name: "etcd compacted and API server restarted while the bridge is away", Parts: Process | API, Weight: 6, Cost: 20 * time.Second, run: goAway((*injection).compactAndRestart)},
-		{Name: "API server restarted while the bridge is away", Parts: Process | API, Weight: 6, Cost: 20 * time.Second, run: goAway((*injection).restartAPI)},
-		{Name: "etcd compacted and API server restarted under open watches", Parts: API, Weight: 6, Cost: 20 * time.Second, run: compactLive},
-		{Name: "etcd restored without a version bump", Parts: API, Weight: 3, Cost: 25 * time.Second, Loses: EtcdRestored, run: restore(false)},
-		{Name: "etcd restored with a version bump", Parts: API, Weight: 3, Cost: 25 * time.Second, Loses: EtcdRestored, run: restore(true)},
+		{
+			Name: "etcd compacted and API server restarted while the bridge is away", Parts: Process | API, Weight: 6,
+			Cost: 20 * time.Second, run: goAway((*injection).compactAndRestart),
+		},
+		{
+			Name: "API server restarted while the bridge is away", Parts: Process | API, Weight: 6, Cost: 20 * time.Second,
+			run: goAway((*injection).restartAPI),
+		},
+		{
+			Name: "etcd compacted and API server restarted under open watches", Parts: API, Weight: 6, Cost: 20 * time.Second,
+			run: compactLive,
+		},
+		{
+			Name: "etcd restored without a version bump", Parts: API, Weight: 3, Cost: 25 * time.Second, Loses: EtcdRestored,
+			run: restore(false),
+		},
+		{
+			Name: "etcd restored with a version bump", Parts: API, Weight: 3, Cost: 25 * time.Second, Loses: EtcdRestored,
+			run: restore(true),
+		},
 		{Name: "a CRD's spec changed", Parts: API, CRD: true, Weight: 5, Cost: 8 * time.Second, run: changeCRD},
-		{Name: "a CRD deleted and created again", Parts: API, Weight: 3, Cost: 20 * time.Second, Loses: TypeDeleted, CRD: true, run: recreateCRD},
+		{
+			Name: "a CRD deleted and created again", Parts: API, Weight: 3, Cost: 20 * time.Second, Loses: TypeDeleted,
+			CRD: true, run: recreateCRD,
+		},
 		{Name: "RBAC taken away and given back", Parts: API, Cost: 10 * time.Second, run: revoke},
 	}
 }
@@ -104,7 +122,8 @@ func restore(bump bool) func(context.Context, *injection) error {
 		}
 		i.record(ctx, Event{
 			Kind: EtcdRestored, Fault: i.fault.Name, Before: before, Kept: kept,
-			Text: fmt.Sprintf("etcd, which was at revision %d, was put back to what it had at %d at the latest; %s", before, at, versions),
+			Text: fmt.Sprintf("etcd, which was at revision %d, was put back to what it had at %d at the latest; %s", before, at,
+				versions),
 		})
 		return errors.Join(missed, os.Remove(snapshot))
 	}
@@ -165,7 +184,10 @@ func recreateCRD(ctx context.Context, i *injection) error {
 	}))
 	waited := pause.For(ctx, i.between(0, 3*time.Second))
 	try.Do(crd.Install(context.WithoutCancel(ctx), i.RESTConfig(), i.cfg.CRDs[0].DeepCopy()))
-	i.record(ctx, Event{Kind: TypeDeleted, Fault: i.fault.Name, Before: before, Text: name + " was deleted and created again"})
+	i.record(ctx, Event{
+		Kind: TypeDeleted, Fault: i.fault.Name, Before: before,
+		Text: name + " was deleted and created again",
+	})
 	return waited
 }
 
@@ -176,14 +198,18 @@ func (i *injection) unfinalize(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	objects := client.Resource(schema.GroupVersionResource{Group: spec.Group, Version: spec.Versions[0].Name, Resource: spec.Names.Plural})
+	objects := client.Resource(schema.GroupVersionResource{
+		Group: spec.Group, Version: spec.Versions[0].Name,
+		Resource: spec.Names.Plural,
+	})
 	list, err := objects.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return // they are gone
 	}
 	for _, o := range list.Items {
 		if len(o.GetFinalizers()) > 0 {
-			_, _ = objects.Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			_, _ = objects.Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType,
+				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		}
 	}
 }

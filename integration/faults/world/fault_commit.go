@@ -33,7 +33,8 @@ func commitFaults() []Fault {
 			when = "after"
 		}
 		all = append(all, Fault{
-			Name: "killed " + when + " the " + p.op.String() + " of a commit", Parts: Process | Disk, Weight: 3, Cost: 5 * time.Second, FUSE: true, Checkpoint: CheckpointFile,
+			Name: "killed " + when + " the " + p.op.String() + " of a commit", Parts: Process | Disk, Weight: 3,
+			Cost: 5 * time.Second, FUSE: true, Checkpoint: CheckpointFile,
 			run: func(ctx context.Context, i *injection) error { return i.killInCommit(ctx, p.op, p.done) },
 		})
 	}

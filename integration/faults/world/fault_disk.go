@@ -21,10 +21,22 @@ import (
 // diskFaults break the checkpoint, or the disk that it is on.
 func diskFaults() []Fault {
 	return []Fault{
-		{Name: "checkpoint's disk full", Parts: Process | Disk, Cost: 8 * time.Second, FUSE: true, Checkpoint: CheckpointFile, run: failDisk(syscall.ENOSPC)},
-		{Name: "checkpoint's disk read-only", Parts: Process | Disk, Cost: 8 * time.Second, FUSE: true, Checkpoint: CheckpointFile, run: failDisk(syscall.EROFS)},
-		{Name: "checkpoint's disk slow", Parts: Disk, Cost: 12 * time.Second, FUSE: true, Checkpoint: CheckpointFile, run: slowDisk},
-		{Name: "checkpoint corrupt", Parts: Process | API | Disk, Weight: 5, Cost: 12 * time.Second, Checkpoint: CheckpointFile, run: corrupt},
+		{
+			Name: "checkpoint's disk full", Parts: Process | Disk, Cost: 8 * time.Second, FUSE: true, Checkpoint: CheckpointFile,
+			run: failDisk(syscall.ENOSPC),
+		},
+		{
+			Name: "checkpoint's disk read-only", Parts: Process | Disk, Cost: 8 * time.Second, FUSE: true,
+			Checkpoint: CheckpointFile, run: failDisk(syscall.EROFS),
+		},
+		{
+			Name: "checkpoint's disk slow", Parts: Disk, Cost: 12 * time.Second, FUSE: true, Checkpoint: CheckpointFile,
+			run: slowDisk,
+		},
+		{
+			Name: "checkpoint corrupt", Parts: Process | API | Disk, Weight: 5, Cost: 12 * time.Second,
+			Checkpoint: CheckpointFile, run: corrupt,
+		},
 	}
 }
 

@@ -22,24 +22,42 @@ func kafkaFaults(b *kafkaBackend) []Fault {
 		{Name: "a broker killed", Parts: Broker, Cost: 15 * time.Second, run: b.killOne},
 		{Name: "brokers killed in turn", Parts: Broker, Weight: 3, Cost: 40 * time.Second, run: b.killInTurn},
 		{Name: "brokers restarted in turn", Parts: Broker, Weight: 3, Cost: 40 * time.Second, run: b.restartInTurn},
-		{Name: "two brokers down, too few replicas in sync", Parts: Broker, Weight: 5, Cost: 20 * time.Second, run: b.killTwo},
+		{
+			Name: "two brokers down, too few replicas in sync", Parts: Broker, Weight: 5, Cost: 20 * time.Second,
+			run: b.killTwo,
+		},
 		{Name: "all brokers stopped for seconds", Parts: Broker, Weight: 5, Cost: 25 * time.Second, run: b.stopAll},
 		{Name: "leaders moved", Parts: Broker, Cost: 10 * time.Second, run: b.moveLeaders},
 		{Name: "a broker frozen", Parts: Broker, Weight: 8, Cost: 15 * time.Second, run: b.freeze},
 		{Name: "connections to a broker frozen", Parts: Broker, Weight: 8, Cost: 15 * time.Second, run: b.silenceOne},
 		{Name: "broker connections cut every few tens of ms", Parts: Broker, Cost: 6 * time.Second, run: cutConnections},
-		{Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 4, Cost: 20 * time.Second, run: answerLate(kafkaTimeout)},
+		{
+			Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 4, Cost: 20 * time.Second,
+			run: answerLate(kafkaTimeout),
+		},
 		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers(0)},
-		{Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 40 * time.Second, Loses: LogDeleted, run: b.deleteLive},
-		{Name: "log deleted while the bridge is away", Parts: Process | Broker, Weight: 2, Cost: 20 * time.Second, Loses: LogDeleted, run: b.deleteAway},
+		{
+			Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 40 * time.Second, Loses: LogDeleted,
+			run: b.deleteLive,
+		},
+		{
+			Name: "log deleted while the bridge is away", Parts: Process | Broker, Weight: 2, Cost: 20 * time.Second,
+			Loses: LogDeleted, run: b.deleteAway,
+		},
 		// A process that begins meanwhile has not read them yet, so the process belongs to it.
 		{Name: OldRecordsDeleted, Parts: Process | Broker, Weight: 4, Cost: 10 * time.Second, run: b.deleteOld},
-		{Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 15 * time.Second, run: deliverLate(3)},
+		{
+			Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 15 * time.Second,
+			run: deliverLate(3),
+		},
 		{
 			Name: "stopped, replaced and woken", Parts: Process | Broker, Alone: true, Single: true, Checkpoint: CheckpointKafka,
 			Cost: 20 * time.Second, run: b.wakeReplaced,
 		},
-		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointKafka, Cost: 5 * time.Second, run: killAtCommit},
+		{
+			Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointKafka,
+			Cost: 5 * time.Second, run: killAtCommit,
+		},
 	}
 }
 

@@ -20,9 +20,18 @@ import (
 func killFaults() []Fault {
 	return []Fault{
 		{Name: "killed at random", Parts: Process, Weight: 20, Cost: 3 * time.Second, run: killAnytime},
-		{Name: "killed after publish, before acknowledgement", Parts: Process | Broker, Cost: 5 * time.Second, run: killUnanswered},
-		{Name: "killed after acknowledgement, before commit", Parts: Process | Broker, Cost: 5 * time.Second, run: killUncommitted},
-		{Name: "killed in the middle of the first list", Parts: Process | Broker | API | Disk, Weight: 3, Cost: 10 * time.Second, Loses: Fresh, run: killFirstList},
+		{
+			Name: "killed after publish, before acknowledgement", Parts: Process | Broker, Cost: 5 * time.Second,
+			run: killUnanswered,
+		},
+		{
+			Name: "killed after acknowledgement, before commit", Parts: Process | Broker, Cost: 5 * time.Second,
+			run: killUncommitted,
+		},
+		{
+			Name: "killed in the middle of the first list", Parts: Process | Broker | API | Disk, Weight: 3,
+			Cost: 10 * time.Second, Loses: Fresh, run: killFirstList,
+		},
 		{Name: "killed during a relist", Parts: Process | API, Weight: 5, Cost: 20 * time.Second, run: killRelist},
 		{Name: "killed while draining", Parts: Process | Broker, Cost: 8 * time.Second, run: killDraining},
 		{Name: "stopped and started", Parts: Process | Broker, Weight: 5, Cost: 5 * time.Second, run: stopGracefully},
@@ -55,7 +64,8 @@ func deliverLate(most int) func(context.Context, *injection) error {
 		want := 1 + i.random.IntN(most)
 		try.Do(i.await(ctx, "the bridge to publish", i.counts(ctx, i.Bridge(), "events_published_total", known)))
 		i.wire.keep(true)
-		if err := i.await(ctx, fmt.Sprintf("%d requests", want), func() bool { return i.wire.keptNow() >= want }); err != nil {
+		if err := i.await(ctx, fmt.Sprintf("%d requests", want),
+			func() bool { return i.wire.keptNow() >= want }); err != nil {
 			return i.revive(err)
 		}
 		try.Do(i.killLeader(ctx))
@@ -66,7 +76,9 @@ func deliverLate(most int) func(context.Context, *injection) error {
 			try.Do(pause.For(ctx, after+i.between(time.Second, 3*time.Second)))
 		}
 		codes, err := i.wire.deliver(ctx)
-		i.note(ctx, "what a dead bridge had sent was handed over after its successor had begun, and answered with the codes %v: %v", codes, err)
+		i.note(ctx,
+			"what a dead bridge had sent was handed over after its successor had begun, and answered with the codes %v: %v",
+			codes, err)
 		return err
 	}
 }
@@ -188,7 +200,8 @@ func killDraining(ctx context.Context, i *injection) error {
 		return i.revive(fmt.Errorf("%w: it did not wait for the broker", ErrMissed))
 	}
 	try.Do(b.kill())
-	i.note(ctx, "killed while draining, with %d things in the log of whose acknowledgement it did not know", i.wire.forget())
+	i.note(ctx, "killed while draining, with %d things in the log of whose acknowledgement it did not know",
+		i.wire.forget())
 	return i.StartBridge()
 }
 

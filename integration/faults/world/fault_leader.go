@@ -21,7 +21,10 @@ func leaderFaults() []Fault {
 		{Name: "leader stopped, and replaced when another leads", Parts: Process, Cost: 15 * time.Second, run: stopReplaced},
 		{Name: "replicas restarted in turn", Parts: Process, Weight: 5, Cost: 30 * time.Second, run: restartReplicas},
 		{Name: "leader asleep until another leads, and woken", Parts: Process, Cost: 20 * time.Second, run: sleepReplaced},
-		{Name: "leader asleep with its hands full, and what it had sent arrives late", Parts: Process | Broker, Weight: 5, Cost: 35 * time.Second, run: sleepFull},
+		{
+			Name: "leader asleep with its hands full, and what it had sent arrives late", Parts: Process | Broker, Weight: 5,
+			Cost: 35 * time.Second, run: sleepFull,
+		},
 		{Name: "leader asleep for about as long as its Lease", Parts: Process, Cost: 10 * time.Second, run: sleepShortly},
 		{Name: "a standby killed", Parts: Process, Weight: 5, Cost: 5 * time.Second, run: killStandby},
 		{Name: "a standby asleep", Parts: Process, Weight: 5, Cost: 8 * time.Second, run: sleepStandby},

@@ -23,7 +23,10 @@ func (w *World) leases() (coordination.LeaseInterface, error) {
 }
 
 func deleteLease(ctx context.Context, i *injection) error {
-	return i.changeLease(ctx, LeaseGone, func(c coordination.LeaseInterface) error { return c.Delete(ctx, leaseName, metav1.DeleteOptions{}) })
+	return i.changeLease(ctx, LeaseGone, func(c coordination.LeaseInterface) error {
+		return c.Delete(ctx, leaseName,
+			metav1.DeleteOptions{})
+	})
 }
 
 // takeLease writes the Lease as another process would that takes it and is gone.
@@ -35,7 +38,8 @@ func takeLease(ctx context.Context, i *injection) error {
 				return err
 			}
 			stranger, seconds, now := "a-stranger", int32(LeaseDuration/time.Second), metav1.NowMicro()
-			l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime, l.Spec.RenewTime = &stranger, &seconds, &now, &now
+			l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime, l.Spec.RenewTime = &stranger, &seconds, &now,
+				&now
 			if _, err = c.Update(ctx, l, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 				return err
 			}
@@ -44,7 +48,9 @@ func takeLease(ctx context.Context, i *injection) error {
 }
 
 // changeLease waits until a process, which may be the same, has begun a term behind the change.
-func (i *injection) changeLease(ctx context.Context, cause Cause, change func(coordination.LeaseInterface) error) error {
+func (i *injection) changeLease(
+	ctx context.Context, cause Cause, change func(coordination.LeaseInterface) error,
+) error {
 	if _, err := i.theLeader(ctx); err != nil {
 		return err
 	}

@@ -20,14 +20,32 @@ import (
 func natsFaults(b *natsBackend) []Fault {
 	return []Fault{
 		{Name: "broker stopped for seconds", Parts: Broker, Cost: 6 * time.Second, run: stopBrokerShortly},
-		{Name: "broker stopped for longer than any window", Parts: Broker, Weight: 4, Cost: 20 * time.Second, run: stopBrokerLong},
+		{
+			Name: "broker stopped for longer than any window", Parts: Broker, Weight: 4, Cost: 20 * time.Second,
+			run: stopBrokerLong,
+		},
 		{Name: "broker connections cut every few tens of ms", Parts: Broker, Cost: 6 * time.Second, run: cutConnections},
-		{Name: "broker restarted from an older copy of its store", Parts: Broker, Weight: 5, Cost: 15 * time.Second, Loses: LogRewound, run: b.rewindLog},
-		{Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 10 * time.Second, Loses: LogDeleted, run: deleteLog},
-		{Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 5, Cost: 15 * time.Second, run: answerLate(ackTimeout)},
+		{
+			Name: "broker restarted from an older copy of its store", Parts: Broker, Weight: 5, Cost: 15 * time.Second,
+			Loses: LogRewound, run: b.rewindLog,
+		},
+		{
+			Name: "log deleted while the bridge runs", Parts: Broker, Weight: 2, Cost: 10 * time.Second, Loses: LogDeleted,
+			run: deleteLog,
+		},
+		{
+			Name: "broker acknowledges later than the bridge waits", Parts: Broker, Weight: 5, Cost: 15 * time.Second,
+			run: answerLate(ackTimeout),
+		},
 		{Name: "broker full for seconds", Parts: Broker, Cost: 10 * time.Second, run: b.fillLog},
-		{Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointNATS, Cost: 5 * time.Second, run: killAtCommit},
-		{Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 25 * time.Second, run: deliverLate(10)},
+		{
+			Name: "killed around a commit to the brokers", Parts: Process | Broker, Checkpoint: CheckpointNATS,
+			Cost: 5 * time.Second, run: killAtCommit,
+		},
+		{
+			Name: "killed, and what it had sent arrives late", Parts: Process | Broker, Cost: 25 * time.Second,
+			run: deliverLate(10),
+		},
 		{Name: "broker stores and loses the answer", Parts: Broker, Cost: 10 * time.Second, run: loseAnswers(ackTimeout)},
 	}
 }
@@ -185,7 +203,9 @@ func (b *natsBackend) fillLog(ctx context.Context, i *injection) error {
 }
 
 // limit changes the stream, and returns what it was.
-func (b *natsBackend) limit(ctx context.Context, change func(c *jetstream.StreamConfig, bytes uint64)) (was jetstream.StreamConfig, err error) {
+func (b *natsBackend) limit(
+	ctx context.Context, change func(c *jetstream.StreamConfig, bytes uint64),
+) (was jetstream.StreamConfig, err error) {
 	err = b.ask(func(js jetstream.JetStream) error {
 		stream, err := js.Stream(ctx, Stream)
 		if err != nil {

@@ -14,10 +14,22 @@ import (
 // takeoverFaults take away what the next leader needs, in the moment of a takeover.
 func takeoverFaults() []Fault {
 	all := []Fault{
-		{Name: "API server killed at a takeover", Parts: Process | API, Weight: 5, Cost: 25 * time.Second, run: takeOverWithout((*injection).killAPI)},
-		{Name: "etcd compacted and API server restarted at a takeover", Parts: Process | API, Weight: 5, Cost: 25 * time.Second, run: takeOverWithout((*injection).compactAndRestart)},
-		{Name: "etcd restored at a takeover", Parts: Process | API, Weight: 4, Cost: 40 * time.Second, Loses: EtcdRestored, run: restoreAtTakeover},
-		{Name: "broker away at a takeover", Parts: Process | Broker, Weight: 8, Cost: 30 * time.Second, run: takeOverWithoutBroker},
+		{
+			Name: "API server killed at a takeover", Parts: Process | API, Weight: 5, Cost: 25 * time.Second,
+			run: takeOverWithout((*injection).killAPI),
+		},
+		{
+			Name: "etcd compacted and API server restarted at a takeover", Parts: Process | API, Weight: 5,
+			Cost: 25 * time.Second, run: takeOverWithout((*injection).compactAndRestart),
+		},
+		{
+			Name: "etcd restored at a takeover", Parts: Process | API, Weight: 4, Cost: 40 * time.Second, Loses: EtcdRestored,
+			run: restoreAtTakeover,
+		},
+		{
+			Name: "broker away at a takeover", Parts: Process | Broker, Weight: 8, Cost: 30 * time.Second,
+			run: takeOverWithoutBroker,
+		},
 	}
 	for n := range all {
 		all[n].Together, all[n].joined = true, true

@@ -139,7 +139,8 @@ func TestStartBridge_refuses_where_the_last_one_ended_by_itself(t *testing.T) {
 func TestFaults_need_a_bridge_that_runs(t *testing.T) {
 	w := newProgram(t, "exit 3")
 	must.Get(w.AwaitExit(t.Context()))(t)
-	if _, err := (Fault{Name: "a", w: w}).Inject(t.Context(), nil); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "before the fault") {
+	if _, err := (Fault{Name: "a", w: w}).Inject(t.Context(), nil); !errors.Is(err, ErrEnded) ||
+		!strings.Contains(err.Error(), "before the fault") {
 		t.Errorf("a dead bridge is broken: %v", err)
 	}
 }

@@ -54,7 +54,8 @@ type Event struct {
 
 // String is one line for a person.
 func (e Event) String() string {
-	return fmt.Sprintf("%s %s [%s, revision %d]: %s", e.At.UTC().Format("15:04:05.000"), e.Fault, e.Kind, e.Revision, e.Text)
+	return fmt.Sprintf("%s %s [%s, revision %d]: %s", e.At.UTC().Format("15:04:05.000"), e.Fault, e.Kind, e.Revision,
+		e.Text)
 }
 
 // Events returns what the faults have done so far, oldest first.

@@ -115,7 +115,8 @@ func (w *World) election() string {
 	if w.cfg.Replicas == 0 {
 		return ""
 	}
-	return fmt.Sprintf("leaderElection: {resourceName: %s, resourceNamespace: %s, leaseDuration: %s, renewDeadline: 2s, retryPeriod: 400ms}",
+	return fmt.Sprintf("leaderElection: {resourceName: %s, resourceNamespace: %s, leaseDuration: %s, renewDeadline: 2s, "+
+		"retryPeriod: 400ms}",
 		leaseName, leaseNamespace, LeaseDuration)
 }
 

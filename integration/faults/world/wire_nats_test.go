@@ -119,7 +119,8 @@ func TestWire_of_NATS_releases_what_has_been_held_for_long_enough(t *testing.T) 
 func TestWire_of_NATS_cuts_connections_that_come_back(t *testing.T) {
 	_, p, js := proxied(t)
 	assert.Equal(t, 1, p.cut(), "connections were cut, want 1")
-	require.NoError(t, poll(t.Context(), patience, "the publisher to connect again", func() bool { return publish(t, js, "1", time.Second) }))
+	require.NoError(t, poll(t.Context(), patience, "the publisher to connect again",
+		func() bool { return publish(t, js, "1", time.Second) }))
 	stats, _ := p.now()
 	assert.True(t, stats.Connected == 2 && stats.Cut == 1, "%+v", stats)
 }

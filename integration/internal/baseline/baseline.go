@@ -108,7 +108,8 @@ func connect(cfg *settings) (*nats.Conn, jetstream.JetStream, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the broker: %w", err)
 	}
-	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(window), jetstream.WithPublishAsyncTimeout(ackTimeout))
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(window),
+		jetstream.WithPublishAsyncTimeout(ackTimeout))
 	if err != nil {
 		conn.Close()
 		return nil, nil, fmt.Errorf("use JetStream: %w", err)

@@ -40,9 +40,14 @@ func TestEvent_is_what_the_oracle_reads(t *testing.T) {
 	for _, selector := range []string{"", "a=b"} {
 		s := stream{"c", "p", widgets, "", selector}
 		of := oracle.Stream{Cluster: "c", Resource: widgets, LabelSelector: selector}
-		truth := &oracle.Truth{Histories: []oracle.History{{First: 1, Last: 9}}, Streams: map[oracle.Stream]map[string][]oracle.State{of: {"a/w.1": {
-			{UID: "uid", Version: 3, Op: oracle.Added}, {UID: "uid", Version: 5, Op: oracle.Updated}, {UID: "uid", Version: 7, Op: oracle.Deleted},
-		}}}}
+		truth := &oracle.Truth{
+			Histories: []oracle.History{{First: 1, Last: 9}},
+			Streams: map[oracle.Stream]map[string][]oracle.State{of: {"a/w.1": {
+				{UID: "uid", Version: 3, Op: oracle.Added},
+				{UID: "uid", Version: 5, Op: oracle.Updated},
+				{UID: "uid", Version: 7, Op: oracle.Deleted},
+			}}},
+		}
 		var log []oracle.Entry
 		for i, c := range []struct{ version, op, id string }{
 			{"3", added, "uid.1.3.0"}, {"5", updated, "uid.1.5.0"}, {"7", deleted, "uid.1.7.1"},
@@ -64,7 +69,9 @@ func TestEvent_is_what_the_oracle_reads(t *testing.T) {
 func TestPublisher_tries_again_until_the_broker_has_it(t *testing.T) {
 	broker := rig.NATSForTest(t, nil)
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
-	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `pipelines: [{name: p, resources: [{resource: pods}], sink: {nats: {servers: [%q], stream: S}}}]`, broker.URL()), 0o600))
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil,
+		`pipelines: [{name: p, resources: [{resource: pods}], sink: {nats: {servers: [%q], stream: S}}}]`, broker.URL()),
+		0o600))
 	cfg := must.Get(load(file))(t)
 	conn, js := must.Get2(connect(cfg))(t)
 	t.Cleanup(conn.Close)
@@ -82,7 +89,11 @@ func TestPublisher_tries_again_until_the_broker_has_it(t *testing.T) {
 func TestSlim_takes_secrets_away(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"kind": "Secret", "data": map[string]any{"token": "x"}, "stringData": map[string]any{"token": "x"},
-		"metadata": map[string]any{"name": "s", "annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": "x", "a": "b"}, "managedFields": []any{}},
+		"metadata": map[string]any{
+			"name":          "s",
+			"annotations":   map[string]any{"kubectl.kubernetes.io/last-applied-configuration": "x", "a": "b"},
+			"managedFields": []any{},
+		},
 	}}
 	got := must.Get(slim(u))(t)
 	text := must.Get(got.(*unstructured.Unstructured).MarshalJSON())(t)

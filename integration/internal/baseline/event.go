@@ -75,11 +75,17 @@ func (s stream) event(u *unstructured.Unstructured, op, reason string) (*nats.Ms
 		Header: nats.Header{nats.MsgIdHdr: {s.prefix() + id}}, Data: data,
 	}
 	for name, value := range map[string]string{
-		"specversion": "1.0", "type": "io.kube-eventbridge.resource." + op + ".v1", "source": s.source(), "id": id, "time": now, "recordedtime": now,
-		"subject": strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), "datacontenttype": "application/json", "payload": "object", "pipeline": s.pipeline,
-		"clustername": s.cluster, "apiversion": u.GetAPIVersion(), "kind": u.GetKind(), "namespace": u.GetNamespace(), "name": u.GetName(), "objectuid": string(u.GetUID()),
+		"specversion": "1.0", "type": "io.kube-eventbridge.resource." + op + ".v1", "source": s.source(), "id": id,
+		"time": now, "recordedtime": now,
+		"subject": strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), "datacontenttype": "application/json",
+		"payload": "object", "pipeline": s.pipeline,
+		"clustername": s.cluster, "apiversion": u.GetAPIVersion(), "kind": u.GetKind(), "namespace": u.GetNamespace(),
+		"name": u.GetName(), "objectuid": string(u.GetUID()),
 		"resourceversion": u.GetResourceVersion(), "sequence": at.String(), "reason": reason, "resource": s.resource.Resource,
-		"partitionkey": strings.Join([]string{s.cluster, group, s.resource.Resource, either(u.GetNamespace(), "_"), u.GetName()}, "/"),
+		"partitionkey": strings.Join([]string{
+			s.cluster, group, s.resource.Resource, either(u.GetNamespace(), "_"),
+			u.GetName(),
+		}, "/"),
 	} {
 		if value != "" {
 			m.Header["ce-"+name] = []string{url.PathEscape(value)}

@@ -66,9 +66,10 @@ func (e *exporter) run(reading, delivering context.Context) error {
 	g, reading := errgroup.WithContext(reading)
 	var all []watched
 	for _, s := range streams {
-		informer := dynamicinformer.NewFilteredDynamicInformer(client, s.resource, s.namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-			o.LabelSelector = s.selector
-		}).Informer()
+		informer := dynamicinformer.NewFilteredDynamicInformer(client, s.resource, s.namespace, 0, cache.Indexers{},
+			func(o *metav1.ListOptions) {
+				o.LabelSelector = s.selector
+			}).Informer()
 		registered, err := informer.AddEventHandler(e.handler(delivering, s))
 		if err = errors.Join(err, informer.SetTransform(slim)); err != nil {
 			return fmt.Errorf("watch %s: %w", s, err)
@@ -140,7 +141,8 @@ func (e *exporter) createLog(ctx context.Context) error {
 	n := e.cfg.nats()
 	return retry(ctx, "create the log", func(ctx context.Context) error {
 		_, err := e.publisher.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: n.Stream, Subjects: []string{"k8s.>"}, Storage: jetstream.FileStorage, Duplicates: n.DuplicateWindow, AllowDirect: true,
+			Name: n.Stream, Subjects: []string{"k8s.>"}, Storage: jetstream.FileStorage, Duplicates: n.DuplicateWindow,
+			AllowDirect: true,
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return nil

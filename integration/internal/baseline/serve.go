@@ -72,5 +72,6 @@ func (e *exporter) metrics(w http.ResponseWriter, _ *http.Request) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	_, _ = fmt.Fprintf(w, "go_memstats_heap_alloc_bytes %d\n", memory.HeapAlloc)
-	_, _ = fmt.Fprintf(w, "kube_eventbridge_buffered_events %d\nkube_eventbridge_buffered_bytes %d\n", e.publisher.events.Load(), e.publisher.bytes.Load())
+	_, _ = fmt.Fprintf(w, "kube_eventbridge_buffered_events %d\nkube_eventbridge_buffered_bytes %d\n",
+		e.publisher.events.Load(), e.publisher.bytes.Load())
 }

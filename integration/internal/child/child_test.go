@@ -52,7 +52,8 @@ func TestProcess_ends_by_Stop_or_else_by_Kill(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "signal: terminated", heeds.State().String(), "ended")
-	if _, err := Start("absent", exec.Command("/nonexistent")); err == nil || !strings.HasPrefix(err.Error(), "start absent: ") {
+	if _, err := Start("absent", exec.Command("/nonexistent")); err == nil ||
+		!strings.HasPrefix(err.Error(), "start absent: ") {
 		t.Errorf("a program that does not exist: %v", err)
 	}
 }

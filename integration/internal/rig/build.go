@@ -121,7 +121,8 @@ func (b Build) Program(ctx context.Context, log io.Writer) (string, error) {
 // complete sets what was left out.
 func (b *Build) complete(ctx context.Context, root string) {
 	git := func(args ...string) string {
-		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", root, "-c", "safe.directory=*"}, args...)...).Output()
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", root, "-c", "safe.directory=*"},
+			args...)...).Output()
 		if err != nil {
 			return "unknown" // a tree without git is built as well
 		}
@@ -143,7 +144,10 @@ func (b *Build) complete(ctx context.Context, root string) {
 
 // flags are those of go build.
 func (b *Build) flags() []string {
-	flags := []string{"-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + b.Version + " -X main.commit=" + b.Commit}
+	flags := []string{
+		"-trimpath", "-buildvcs=false", "-ldflags",
+		"-s -w -X main.version=" + b.Version + " -X main.commit=" + b.Commit,
+	}
 	if b.Race {
 		flags = append(flags, "-race")
 	}

@@ -189,7 +189,8 @@ type KafkaTopic struct {
 // KafkaLog returns the log that is a topic, read with a client that nothing of the bridge is made of. The caller closes
 // it.
 func KafkaLog(topic string, brokers []string, options ...kgo.Opt) (*KafkaTopic, error) {
-	options = append(options, kgo.SeedBrokers(brokers...), kgo.KeepControlRecords(), kgo.MetadataMinAge(100*time.Millisecond),
+	options = append(options, kgo.SeedBrokers(brokers...), kgo.KeepControlRecords(),
+		kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.FetchMaxWait(time.Second))
 	client, err := kgo.NewClient(options...)
 	if err != nil {

@@ -29,7 +29,9 @@ func CoreStream(cluster, resource, namespace string) oracle.Stream {
 }
 
 // Record begins to record the objects of a cluster, until the test ends. Resources have to be namespaced.
-func Record(t testing.TB, plane *controlplane.ControlPlane, cluster string, resources ...schema.GroupVersionResource) *Truth {
+func Record(
+	t testing.TB, plane *controlplane.ControlPlane, cluster string, resources ...schema.GroupVersionResource,
+) *Truth {
 	t.Helper()
 	cfg := oracle.RecorderConfig{Dial: plane.EtcdClient, Cluster: cluster}
 	for _, r := range resources {
@@ -78,7 +80,8 @@ func Judge(t testing.TB, truth *oracle.Truth, log []Message, o oracle.Options) o
 		t.Errorf("%s", v)
 	}
 	if report.Unknown > 0 || len(truth.Holes) > 0 {
-		t.Errorf("the recorder has not seen everything: %d entries could not be judged, holes are %+v", report.Unknown, truth.Holes)
+		t.Errorf("the recorder has not seen everything: %d entries could not be judged, holes are %+v", report.Unknown,
+			truth.Holes)
 	}
 	if report.Published == 0 {
 		t.Error("the log has nothing of what happened")

@@ -26,7 +26,8 @@ func APIServer(t *testing.T, identify http.HandlerFunc) *httptest.Server {
 		"/api":  `{"kind":"APIVersions","versions":["v1"]}`,
 		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[
-			{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po","pd"],"verbs":["list","watch"]},
+			{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod",
+			 "shortNames":["po","pd"],"verbs":["list","watch"]},
 			{"name":"places","singularName":"place","namespaced":false,"kind":"Place","verbs":["list","watch"]},
 			{"name":"nodes","singularName":"node","namespaced":false,"kind":"Node","verbs":["list","watch"]}]}`,
 	} {

@@ -41,13 +41,15 @@ func (l *Lease) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if l.lease != nil && l.lease.ResourceVersion != next.ResourceVersion {
-			Answer(w, http.StatusConflict, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
+			Answer(w, http.StatusConflict,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`)
 			return
 		}
 		l.keep(&next)
 	}
 	if l.lease == nil {
-		Answer(w, http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		Answer(w, http.StatusNotFound,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 		return
 	}
 	text, err := json.Marshal(l.lease)
@@ -90,7 +92,8 @@ func Elected(t *testing.T) (file string, l *Lease) {
 	file = Configured(t, api, "[{resource: pods}]")
 	Rewrite(t, file, "stdout: {}", "nats: {servers: ['nats://127.0.0.1:1'], tokenFile: token}")
 	Rewrite(t, file, "name: a,", "name: a, checkpoint: {nats: {}},")
-	Rewrite(t, file, "dataDir: ", "leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 100ms}, dataDir: ")
+	Rewrite(t, file, "dataDir: ",
+		"leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 100ms}, dataDir: ")
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("t"), 0o600))
 	return file, l
 }

@@ -25,9 +25,9 @@ const (
 )
 
 // Budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement, and those that it
-// holds of objects that are gone, together. Two things pass the limit: a change for which there is no room is held where
-// no other one is, and what [Budget.Hold] is told was not asked for. Its methods may be called by several goroutines at
-// a time.
+// holds of objects that are gone, together. Two things pass the limit: a change for which there is no room is held
+// where no other one is, and what [Budget.Hold] is told was not asked for. Its methods may be called by several
+// goroutines at a time.
 type Budget struct {
 	all, lists *semaphore
 	bytes      atomic.Int64
@@ -63,8 +63,8 @@ func (b *Budget) Bytes() int64 { return b.bytes.Load() }
 // Gone returns how many bytes are held of objects that are gone.
 func (b *Budget) Gone() int64 { return b.all.reserved() }
 
-// Hold has so many bytes more be held of objects that are gone, or fewer. It never waits. They become fewer as positions
-// move and are saved, for which something has to be read.
+// Hold has so many bytes more be held of objects that are gone, or fewer. It never waits. They become fewer as
+// positions move and are saved, for which something has to be read.
 func (b *Budget) Hold(bytes int64) { b.all.reserve(bytes) }
 
 // Count returns how many changes are held.

@@ -93,7 +93,8 @@ func TestBudget_a_watch_trickles_while_deleted_objects_leave_no_room(t *testing.
 		b.Hold(1<<20 - 1<<10)
 		assert.Zero(t, read(10, false), "there is room for one at a time")
 		b.Hold(1)
-		assert.InDelta(t, 10*trickleEvery, read(10, false), float64(2*trickleEvery), "one a second, or no position would move")
+		assert.InDelta(t, 10*trickleEvery, read(10, false), float64(2*trickleEvery),
+			"one a second, or no position would move")
 		assert.Zero(t, read(10, true), "a list may be what they wait for")
 		require.NoError(t, b.Acquire(t.Context(), 1<<10, false))
 		require.Error(t, b.Acquire(must.Within(t, time.Hour), 1<<10, false), "one beside another that waits for the broker")

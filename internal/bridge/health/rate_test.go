@@ -17,7 +17,20 @@ func TestRate_is_the_average_of_the_last_samples(t *testing.T) {
 	total := 100.0 // from before
 	r.Sample(total, at)
 	for second, c := range []struct{ more, want float64 }{
-		{0, 0}, {10, 5}, {10, 20. / 3}, {0, 5}, {0, 4}, {0, 20. / 6}, {0, 20. / 7}, {0, 20. / 8}, {0, 20. / 9}, {0, 2}, {0, 2}, {0, 1}, {0, 0}, {0, 0},
+		{0, 0},
+		{10, 5},
+		{10, 20. / 3},
+		{0, 5},
+		{0, 4},
+		{0, 20. / 6},
+		{0, 20. / 7},
+		{0, 20. / 8},
+		{0, 20. / 9},
+		{0, 2},
+		{0, 2},
+		{0, 1},
+		{0, 0},
+		{0, 0},
 	} {
 		at = at.Add(time.Second)
 		total += c.more

@@ -134,7 +134,8 @@ func TestLedger_finds_what_a_list_does_not_have(t *testing.T) {
 	want := map[string]checkpoint.Row{"lost": row("2"), "late": row("6")}
 	assert.Equal(t, want, maps.Collect(unseen), "unseen")
 	l.Put("lost", row("10"))
-	assert.Equal(t, map[string]checkpoint.Row{"late": row("6")}, maps.Collect(unseen), "unseen, and one of them changed since")
+	assert.Equal(t, map[string]checkpoint.Row{"late": row("6")}, maps.Collect(unseen),
+		"unseen, and one of them changed since")
 	assert.Empty(t, maps.Collect(l.Unseen()), "unseen after the list")
 	for range unseen {
 		break
@@ -324,7 +325,10 @@ func TestLedger_used_from_many_goroutines(t *testing.T) {
 
 func fill(l *Ledger, keys []string) {
 	for i, key := range keys {
-		l.Put(key, checkpoint.Row{UID: key, ResourceVersion: key, Epoch: 1_764_000_000, Version: uint64(i), Sequence: uint64(i)})
+		l.Put(key, checkpoint.Row{
+			UID: key, ResourceVersion: key, Epoch: 1_764_000_000, Version: uint64(i),
+			Sequence: uint64(i),
+		})
 	}
 }
 

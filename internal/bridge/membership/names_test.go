@@ -45,7 +45,10 @@ func TestWildcard_tells_what_has_no_effect(t *testing.T) {
 		idle    []int
 	}{
 		{&Wildcard{All: true}, "", nil},
-		{&Wildcard{All: true, Exclude: []Exclusion{{Name: "pods", AnyGroup: true}, {Name: "things", AnyGroup: true}}}, "", []int{1}},
+		{
+			&Wildcard{All: true, Exclude: []Exclusion{{Name: "pods", AnyGroup: true}, {Name: "things", AnyGroup: true}}}, "",
+			[]int{1},
+		},
 		{
 			&Wildcard{All: true, Exclude: []Exclusion{
 				{Group: "metrics.k8s.io"}, {Name: "pods", Version: "v2"}, {Name: "pods", Version: "v1"},

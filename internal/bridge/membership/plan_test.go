@@ -32,7 +32,10 @@ func serves(names ...string) Offers {
 	o := Offers{Known: true}
 	for _, name := range names {
 		r := res(name)
-		i := slices.IndexFunc(o.Served, func(s *catalog.Served) bool { return s.Group == r.Group && s.Resource == r.Resource })
+		i := slices.IndexFunc(o.Served, func(s *catalog.Served) bool {
+			return s.Group == r.Group &&
+				s.Resource == r.Resource
+		})
 		if i < 0 {
 			singular := strings.TrimSuffix(r.Resource, "s")
 			o.Served = append(o.Served, &catalog.Served{
@@ -567,7 +570,8 @@ func carriedOut(plan []Assignment, before []Stored) (after []Stored) {
 		case Run:
 			after = append(after, Stored{Stream: a.Stream, Scope: a.Stream.Scope(), Called: a.Called})
 		case Detach:
-			after = append(after, before[slices.IndexFunc(before, func(s Stored) bool { return s.Stream.Name() == a.Stream.Name() })])
+			after = append(after, before[slices.IndexFunc(before,
+				func(s Stored) bool { return s.Stream.Name() == a.Stream.Name() })])
 		case Retire:
 		}
 	}
@@ -594,7 +598,8 @@ func TestPlan_is_unambiguous_and_stable(t *testing.T) {
 		return s
 	})
 	store := rapid.Custom(func(t *rapid.T) Stored {
-		s := stored(rapid.SampledFrom(all).Draw(t, "stored"), rapid.SampledFrom([]string{"", "pods", "widgets"}).Draw(t, "called"))
+		s := stored(rapid.SampledFrom(all).Draw(t, "stored"),
+			rapid.SampledFrom([]string{"", "pods", "widgets"}).Draw(t, "called"))
 		if served := serves(s.Resource.String()).Served; len(s.Called) > 0 && !MayMean(s.Called[0], served[0]) {
 			s.Called = nil
 		}
@@ -612,7 +617,10 @@ func TestPlan_is_unambiguous_and_stable(t *testing.T) {
 		ns := namespaces(rapid.SampledFrom(labelled).Draw(t, "namespaces")...)
 		before := rapid.SliceOfNDistinct(store, 0, 4, func(s Stored) string { return s.Stream.Name() }).Draw(t, "stored")
 		for i := 0; i < len(before); i++ { // a plan runs no two streams that have objects in common
-			before = slices.DeleteFunc(before, func(s Stored) bool { return s.Stream != before[i].Stream && overlap(s.Stream, before[i].Stream) })
+			before = slices.DeleteFunc(before, func(s Stored) bool {
+				return s.Stream != before[i].Stream &&
+					overlap(s.Stream, before[i].Stream)
+			})
 		}
 
 		plan, _ := Plan(specs, offers, ns, before)

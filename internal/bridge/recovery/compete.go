@@ -21,8 +21,10 @@ type CompetingError struct {
 
 // Error implements error.
 func (e *CompetingError) Error() string {
-	return fmt.Sprintf("message %d of the log is an event of %s by pipeline %s, and pipeline %s would publish under the same key: "+
-		"name another stream or topic, or set {pipeline} in the subject; or call this pipeline %s, if it takes the place of that one",
+	return fmt.Sprintf(
+		"message %d of the log is an event of %s by pipeline %s, and pipeline %s would publish under the same key: "+
+			"name another stream or topic, or set {pipeline} in the subject; or call this pipeline %s, if it takes the place "+
+			"of that one",
 		e.Message, e.Object, e.Other, e.Pipeline, e.Other)
 }
 
@@ -37,7 +39,8 @@ const tail = 1000
 // One of the same file has handed it over, or the file would have been refused.
 func (r *recovery) compete(m *sink.Stored, st *encode.State) error {
 	resource, ok := encode.ResourceOf(st.Source, r.Identity.Cluster)
-	if !ok || st.Name == "" || r.has() || m.Sequence+tail <= r.Ends[m.Partition] || slices.Contains(r.Siblings, st.Pipeline) {
+	if !ok || st.Name == "" || r.has() || m.Sequence+tail <= r.Ends[m.Partition] ||
+		slices.Contains(r.Siblings, st.Pipeline) {
 		return nil
 	}
 	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""
@@ -47,7 +50,10 @@ func (r *recovery) compete(m *sink.Stored, st *encode.State) error {
 			continue
 		}
 		if m.Subject == "" || m.Subject == spec.Encoder(at).Subject(st.Namespace, st.Name) {
-			return &CompetingError{Pipeline: r.Pipeline, Other: st.Pipeline, Object: resource.String() + " " + st.Key(), Message: m.Sequence}
+			return &CompetingError{
+				Pipeline: r.Pipeline, Other: st.Pipeline, Object: resource.String() + " " + st.Key(),
+				Message: m.Sequence,
+			}
 		}
 	}
 	return nil

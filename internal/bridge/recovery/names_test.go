@@ -18,8 +18,9 @@ func TestNames_finds_a_stream_by_any_version(t *testing.T) {
 		"widgets.v1.x.io": {}, "widgets.v1.x.io/a": {}, "gadgets.v1.x.io": {}, "gadgets.v2.x.io": {},
 	})
 	for asked, want := range map[string]string{
-		"widgets.v1beta1.x.io": "widgets.v1.x.io", "widgets.v1beta1.x.io/a": "widgets.v1.x.io/a", "widgets.v1beta1.x.io/b": "",
-		"gadgets.v2.x.io": "gadgets.v2.x.io", "widgets.v1.y.io": "", "things.v1.x.io": "",
+		"widgets.v1beta1.x.io": "widgets.v1.x.io", "widgets.v1beta1.x.io/a": "widgets.v1.x.io/a",
+		"widgets.v1beta1.x.io/b": "",
+		"gadgets.v2.x.io":        "gadgets.v2.x.io", "widgets.v1.y.io": "", "things.v1.x.io": "",
 	} {
 		at, ok := source.ParseName(asked)
 		require.True(t, ok, asked)

@@ -27,7 +27,8 @@ func (r *recovery) recallStreams(m *sink.Stored) {
 		return
 	}
 	resource.Kind, resource.Namespaced = st.Kind, st.Namespace != ""
-	if served := r.Offers().Get(resource.Group, resource.Resource); marker && served != nil { // the marker's key does not tell
+	// The marker's key does not tell.
+	if served := r.Offers().Get(resource.Group, resource.Resource); marker && served != nil {
 		resource.Namespaced = served.Versions[0].Namespaced
 	}
 	selected := marker

@@ -446,13 +446,15 @@ func (r *recovery) rebuild(ctx context.Context, trimmed bool) error {
 		if saved.Owes.List < sequence.Republish {
 			saved.Owes = checkpoint.Owes{
 				List: sequence.Reselect, From: from, Cause: string(source.CauseCheckpointLost),
-				Message: "the checkpoint was lost, is older than the log, or another process publishes as this pipeline; what the log has was read from there",
+				Message: "the checkpoint was lost, is older than the log, or another process publishes as this pipeline; what " +
+					"the log has was read from there",
 			}
 		}
 		r.streams[name] = saved
 		objects += len(r.rows[name])
 	}
-	r.Logger.Warn("the checkpoint does not know what the log has: it was read from the log", "streams", len(r.State.Streams),
+	r.Logger.Warn("the checkpoint does not know what the log has: it was read from the log", "streams",
+		len(r.State.Streams),
 		"objects", objects, "messages", r.read, "took", time.Since(began).Round(time.Millisecond).String())
 	r.store()
 	return nil

@@ -52,7 +52,10 @@ func (s *Stream) Selection() membership.Spec {
 
 // Of returns the stream of a resource that the spec names. It has no namespace with a NamespaceSelector.
 func (s *Stream) Of(r source.Resource) source.Stream {
-	return source.Stream{Resource: r, Namespace: s.Namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector}
+	return source.Stream{
+		Resource: r, Namespace: s.Namespace, LabelSelector: s.LabelSelector,
+		FieldSelector: s.FieldSelector,
+	}
 }
 
 // Encoder returns that of a stream's events.

@@ -16,14 +16,18 @@ import (
 
 // Complete makes a shell offer what values returns for a flag.
 func Complete(cmd *cobra.Command, flag string, values func() []string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion,
+		cobra.ShellCompDirective,
+	) {
 		return values(), cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
 // CompleteArgs makes a shell offer what values returns, but for what is on the command line already.
 func CompleteArgs(cmd *cobra.Command, values func(begun string) []string) {
-	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]cobra.Completion,
+		cobra.ShellCompDirective,
+	) {
 		left := slices.DeleteFunc(values(begun), func(v string) bool { return slices.Contains(args, v) })
 		return left, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -12,7 +12,8 @@
 //	12  partitionLeaderEpoch  int32   -1: the broker assigns it
 //	16  magic                 int8    2
 //	17  crc                   uint32  CRC32C (Castagnoli) of all bytes from attributes to the end
-//	21  attributes            int16   bits 0-2 the compression; the others are 0: CreateTime, neither transactional nor control
+//	21  attributes            int16   bits 0-2 the compression; the others are 0: CreateTime, neither transactional
+//	                                  nor control
 //	23  lastOffsetDelta       int32   number of records - 1
 //	27  baseTimestamp         int64   of the first record
 //	35  maxTimestamp          int64

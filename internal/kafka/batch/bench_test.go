@@ -13,11 +13,13 @@ import (
 func sampleValue(r *rand.Rand, n int) []byte {
 	words := []string{
 		"metadata", "annotations", "containerPort", "image", "registry.example.com/team/app", "resources", "limits", "memory",
-		"livenessProbe", "initialDelaySeconds", "status", "conditions", "lastTransitionTime", "True", "volumeMounts", "mountPath",
+		"livenessProbe", "initialDelaySeconds", "status", "conditions", "lastTransitionTime", "True", "volumeMounts",
+		"mountPath",
 	}
 	p := []byte("{")
 	for len(p) < n {
-		p = fmt.Appendf(p, "%q:{%q:%q,%q:%d},", words[r.IntN(len(words))], words[r.IntN(len(words))], words[r.IntN(len(words))],
+		p = fmt.Appendf(p, "%q:{%q:%q,%q:%d},", words[r.IntN(len(words))], words[r.IntN(len(words))],
+			words[r.IntN(len(words))],
 			words[r.IntN(len(words))], r.IntN(100_000))
 	}
 	return p[:n]

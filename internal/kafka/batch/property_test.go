@@ -97,7 +97,8 @@ func TestBatch_is_read_as_it_was_written(t *testing.T) {
 		c := rapid.SampledFrom(compressions).Draw(t, "compression")
 		announced := b.Compress(codecs[c])
 
-		id, epoch, sequence := rapid.Int64Min(-1).Draw(t, "id"), rapid.Int16Min(-1).Draw(t, "epoch"), rapid.Int32Min(-1).Draw(t, "sequence")
+		id, epoch, sequence := rapid.Int64Min(-1).Draw(t, "id"), rapid.Int16Min(-1).Draw(t, "epoch"),
+			rapid.Int32Min(-1).Draw(t, "sequence")
 		p := bytes.Clone(b.Seal(id, epoch, sequence))
 		require.True(t, len(p) == announced && b.Size() == announced && announced <= plain,
 			"%d bytes, announced were %d, uncompressed %d", len(p), announced, plain)

@@ -27,8 +27,9 @@ var (
 // parse reads the name or the pattern of a topic, as the sink does.
 func parse(text string) (pattern, error) {
 	if !topicName.MatchString(placeholder.ReplaceAllString(text, "x")) || strings.Trim(text, ".") == "" {
-		return pattern{}, fmt.Errorf("%q is not the name of a topic; use letters, digits, . _ and - (at most 249, not dots alone), "+
-			"and {…} for a part that may be any", text)
+		return pattern{},
+			fmt.Errorf("%q is not the name of a topic; use letters, digits, . _ and - (at most 249, not dots alone), "+
+				"and {…} for a part that may be any", text)
 	}
 	var expression strings.Builder
 	parts := placeholder.Split(text, -1)

@@ -136,7 +136,9 @@ func (f *fake) Since(_ context.Context, topic string, partition int32, t time.Ti
 }
 
 // Fetch implements [fetcher]. At the end it waits half a second, as brokers do.
-func (f *fake) Fetch(ctx context.Context, topic string, partition int32, offset int64, do func(*kafka.Record) error) (next, end int64, err error) {
+func (f *fake) Fetch(
+	ctx context.Context, topic string, partition int32, offset int64, do func(*kafka.Record) error,
+) (next, end int64, err error) {
 	at := place{topic, partition}
 	f.change(func() { f.busy++; f.most = max(f.most, f.busy) })
 	defer func() { f.change(func() { f.busy-- }) }()
@@ -203,7 +205,8 @@ func at(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.
 // event is the record of one of the object shop/<name> that was stored some seconds after the epoch.
 func event(op tail.Op, name string, version, replicas, seconds int) kafka.Record {
 	return record(seconds, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), map[string]string{
-		"type": "io.kube-eventbridge.resource." + string(op) + ".v1", "id": fmt.Sprintf("u-%s.%d", name, version), "name": name,
+		"type": "io.kube-eventbridge.resource." + string(op) + ".v1", "id": fmt.Sprintf("u-%s.%d", name, version),
+		"name":    name,
 		"subject": "shop/" + name, "objectuid": "u-" + name, "resourceversion": fmt.Sprint(version), "namespace": "shop",
 		"partitionkey": "east/apps/deployments/shop/" + name,
 	})
@@ -212,11 +215,15 @@ func event(op tail.Op, name string, version, replicas, seconds int) kafka.Record
 // record has attributes beside those that all have here. Its key is the partitionkey.
 func record(seconds int, data string, with map[string]string) kafka.Record {
 	as := map[string]string{
-		"specversion": "1.0", "source": "/clusters/east/apis/apps/v1/deployments", "pipeline": "audit", "reason": "watch", "payload": "object",
+		"specversion": "1.0", "source": "/clusters/east/apis/apps/v1/deployments", "pipeline": "audit", "reason": "watch",
+		"payload":      "object",
 		"fieldmanager": "kubectl", "time": "2026-11-20T14:30:04Z", "recordedtime": "2026-11-20T14:30:05.250Z",
 	}
 	maps.Copy(as, with)
-	r := kafka.Record{Key: []byte(as["partitionkey"]), Value: []byte(data), Time: at(seconds), Headers: []kafka.Header{{Name: "content-type", Value: []byte("application/json")}}}
+	r := kafka.Record{
+		Key: []byte(as["partitionkey"]), Value: []byte(data), Time: at(seconds),
+		Headers: []kafka.Header{{Name: "content-type", Value: []byte("application/json")}},
+	}
 	for name, value := range as {
 		r.Headers = append(r.Headers, kafka.Header{Name: "ce_" + name, Value: []byte(value)})
 	}
@@ -284,11 +291,15 @@ func wait(t *testing.T, d time.Duration) {
 var beginning = tail.Start{Beginning: true}
 
 func TestCheckTopic_says_what_is_valid(t *testing.T) {
-	for _, good := range []string{"kubernetes", "k8s.{cluster}.{resource}", "{pipeline}", "A_b-9", strings.Repeat("a", 249)} {
+	for _, good := range []string{
+		"kubernetes", "k8s.{cluster}.{resource}", "{pipeline}", "A_b-9",
+		strings.Repeat("a", 249),
+	} {
 		assert.NoError(t, CheckTopic(good), good)
 	}
 	for _, bad := range []string{"", ".", "..", "a b", "a/b", "k8s.{cluster", "a}", "ä", strings.Repeat("a", 250)} {
-		if err := CheckTopic(bad); err == nil || !strings.HasPrefix(err.Error(), `"`+bad+`" is not the name of a topic; use letters`) {
+		if err := CheckTopic(bad); err == nil || !strings.HasPrefix(err.Error(),
+			`"`+bad+`" is not the name of a topic; use letters`) {
 			t.Errorf("%q: got %v", bad, err)
 		}
 	}
@@ -315,8 +326,12 @@ func TestCheckBroker_says_what_is_valid(t *testing.T) {
 	for _, good := range []string{"localhost:9092", "10.0.0.1:1", "[::1]:9092", "kafka-0.kafka_x:65535"} {
 		assert.NoError(t, CheckBroker(good), good)
 	}
-	for _, bad := range []string{"", "localhost", "localhost:", ":9092", "localhost:0", "localhost:x", "kafka://localhost:9092", "a b:1", "me:hidden@localhost:9092"} {
-		if err := CheckBroker(bad); err == nil || !strings.Contains(err.Error(), "write host:port, such as localhost:9092") || strings.Contains(err.Error(), "hidden") {
+	for _, bad := range []string{
+		"", "localhost", "localhost:", ":9092", "localhost:0", "localhost:x",
+		"kafka://localhost:9092", "a b:1", "me:hidden@localhost:9092",
+	} {
+		if err := CheckBroker(bad); err == nil || !strings.Contains(err.Error(), "write host:port, such as localhost:9092") ||
+			strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%q: got %v", bad, err)
 		}
 	}
@@ -324,8 +339,11 @@ func TestCheckBroker_says_what_is_valid(t *testing.T) {
 
 func TestNew_says_what_is_wrong_and_speaks_to_nobody(t *testing.T) {
 	for want, c := range map[string]Config{
-		`"a b" is not the name of a topic`:        {Brokers: []string{"b:1"}, Topic: "a b"},
-		"connect to b:1,c:2: tls: CA: open /none": {Brokers: []string{"b:1", "c:2"}, Topic: "t", TLS: kafka.TLS{CAFile: "/none"}},
+		`"a b" is not the name of a topic`: {Brokers: []string{"b:1"}, Topic: "a b"},
+		"connect to b:1,c:2: tls: CA: open /none": {
+			Brokers: []string{"b:1", "c:2"}, Topic: "t",
+			TLS: kafka.TLS{CAFile: "/none"},
+		},
 	} {
 		_, err := New(c)
 		assert.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got %v, want %s", err, want)

@@ -30,7 +30,8 @@ func (f *fake) following(t *testing.T, topic string, start tail.Start) *tailtest
 	return s
 }
 
-var errAway = fmt.Errorf("ask for topics: connect to b:9092: %w", &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
+var errAway = fmt.Errorf("ask for topics: connect to b:9092: %w",
+	&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
 
 func TestTail_goes_on_after_the_brokers_were_away_and_says_so_once(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +68,8 @@ func TestTail_that_follows_waits_for_brokers_and_for_the_topic(t *testing.T) {
 		wait(t, 5*time.Second)
 		expect(t, s, "added web@1 created by kubectl")
 		expectSaid(t, s, "no connection to b:9092, trying again until there is one; is Kafka running there?",
-			`there is no topic "t" yet, or it may not be seen; waiting for it`, "reading topic t at b:9092 from its beginning on; ^C ends it")
+			`there is no topic "t" yet, or it may not be seen; waiting for it`,
+			"reading topic t at b:9092 from its beginning on; ^C ends it")
 	})
 }
 
@@ -75,7 +77,8 @@ func TestTail_that_does_not_follow_ends_where_there_is_nothing_to_read_from(t *t
 	for want, f := range map[string]*fake{
 		"connect to b:9092: dial tcp: connection refused; is Kafka running there?":                                         {away: errAway},
 		`there is no topic "t" at b:9092, or it may not be seen; name another one with --topic, or follow until it exists`: newFake(),
-		"read topic t at b:9092: fetch from t/0: " + kafkago.NotLeaderForPartition.Error():                                 unled(),
+		"read topic t at b:9092: fetch from t/0: " +
+			kafkago.NotLeaderForPartition.Error(): unled(),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: beginning}})
@@ -97,12 +100,17 @@ func unled() *fake {
 // What no waiting cures ends also who would wait, as long as nothing was read.
 func TestTail_ends_with_what_brokers_refuse_until_it_has_begun(t *testing.T) {
 	for want, cause := range map[string]error{
-		"read topic t at b:9092: the broker refuses the credentials: error 58":  kafka.Explain(kafkago.SASLAuthenticationFailed),
-		"read topic t at b:9092: SASL is configured, and the broker has none":   kafka.Explain(kafkago.IllegalSASLState),
-		"read topic t at b:9092: the broker expects TLS on this port, and none": kafka.Explain(fmt.Errorf("%w: broker appears to be expecting TLS", io.ErrUnexpectedEOF)),
-		"read topic t at b:9092: the broker's certificate is signed by nobody":  kafka.Explain(x509.UnknownAuthorityError{}),
-		"read topic t at b:9092: remote error: tls: bad certificate":            &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")},
-		"read topic t at b:9092: the broker refuses the token":                  errors.New("the broker refuses the token: no"),
+		"read topic t at b:9092: the broker refuses the credentials: error 58": kafka.Explain(kafkago.SASLAuthenticationFailed),
+		"read topic t at b:9092: SASL is configured, and the broker has none":  kafka.Explain(kafkago.IllegalSASLState),
+		"read topic t at b:9092: the broker expects TLS on this port, and none": kafka.Explain(fmt.Errorf(
+			"%w: broker appears to be expecting TLS", io.ErrUnexpectedEOF)),
+		"read topic t at b:9092: the broker's certificate is signed by nobody": kafka.Explain(x509.UnknownAuthorityError{}),
+		"read topic t at b:9092: remote error: tls: bad certificate": &net.OpError{
+			Op:  "remote error",
+			Err: errors.New("tls: bad certificate"),
+		},
+		"read topic t at b:9092: the broker refuses the token": errors.New(
+			"the broker refuses the token: no"),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake().topic("t", "1", 1)
@@ -118,7 +126,8 @@ func TestTail_ends_with_what_brokers_refuse_until_it_has_begun(t *testing.T) {
 			f.put("t", 0, event(tail.Added, "web", 1, 1, 1))
 			wait(t, 5*time.Second)
 			expect(t, s, "added web@1 created by kubectl")
-			if said := s.Said(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "\nreading topic t failed, trying again: "+cause.Error()+"\n") {
+			if said := s.Said(); strings.Count(said, "\n") != 2 ||
+				!strings.Contains(said, "\nreading topic t failed, trying again: "+cause.Error()+"\n") {
 				t.Errorf("it said %s", said)
 			}
 		})
@@ -140,10 +149,12 @@ func TestTail_says_what_it_may_not_read(t *testing.T) {
 		f.put("k.b", 1, event(tail.Added, "web", 1, 1, 1))
 		wait(t, 10*time.Second)
 		expect(t, s, "added web@1 created by kubectl")
-		expectSaid(t, s, "leaving topic k.a out: fetch from k.a/0: "+forbidden.Error(), "reading topics k.{resource} at b:9092 from now on; ^C ends it")
+		expectSaid(t, s, "leaving topic k.a out: fetch from k.a/0: "+forbidden.Error(),
+			"reading topics k.{resource} at b:9092 from now on; ^C ends it")
 		f.change(func() { delete(f.topics, "k.b") })
 		s = f.following(t, "k.{resource}", tail.Start{})
-		if ended, err := s.End(); !ended || err == nil || !strings.Contains(err.Error(), "read topics k.{resource} at b:9092: fetch from k.a/0: ") {
+		if ended, err := s.End(); !ended || err == nil ||
+			!strings.Contains(err.Error(), "read topics k.{resource} at b:9092: fetch from k.a/0: ") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -154,7 +165,8 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 		f := newFake().topic("k.a", "1", 1).topic("other", "2", 1).topic("k.", "3", 1)
 		f.put("k.a", 0, event(tail.Added, "old", 1, 1, 1))
 		s := f.following(t, "k.{resource}", tail.Start{})
-		f.topic("k.b", "4", 2).put("k.b", 1, event(tail.Added, "b", 2, 1, 2)).put("other", 0, event(tail.Added, "no", 3, 1, 3))
+		f.topic("k.b", "4", 2).put("k.b", 1, event(tail.Added, "b", 2, 1, 2)).put("other", 0,
+			event(tail.Added, "no", 3, 1, 3))
 		f.put("k.", 0, event(tail.Added, "no", 3, 1, 3))
 		wait(t, 3*time.Second)
 		f.put("k.a", 0, event(tail.Added, "a", 4, 1, 4)).put("k.b", 0, event(tail.Added, "b", 5, 1, 5))
@@ -169,7 +181,8 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 		assert.Equal(t, 3, strings.Count(got, "\n"), "got\n%s", got)
 		f.change(func() { delete(f.topics, "k.b") })
 		wait(t, 10*time.Second)
-		expectSaid(t, s, "reading topics k.{resource} at b:9092 from now on; ^C ends it", "reading topic k.b too, which is new", `topic "k.b" is gone`)
+		expectSaid(t, s, "reading topics k.{resource} at b:9092 from now on; ^C ends it",
+			"reading topic k.b too, which is new", `topic "k.b" is gone`)
 	})
 }
 
@@ -263,14 +276,16 @@ func TestTail_goes_on_where_a_partition_has_lost_what_was_read(t *testing.T) {
 		f.put("t", 1, event(tail.Updated, "web", 9, 9, 9))
 		wait(t, time.Second)
 		expect(t, s, "updated web@4 spec.replicas 3→4", "updated web@9 spec.replicas 2→9")
-		expectSaid(t, s, "reading topic t at b:9092 from the last event that matches; ^C ends it", `partition 1 of topic "t" has lost records 3 to 4, which were read`)
+		expectSaid(t, s, "reading topic t at b:9092 from the last event that matches; ^C ends it",
+			`partition 1 of topic "t" has lost records 3 to 4, which were read`)
 	})
 }
 
 func TestTail_does_not_wait_for_one_partition_for_ever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake().topic("t", "1", 2)
-		f.put("t", 0, event(tail.Added, "a", 1, 1, 1)).put("t", 1, event(tail.Added, "b", 2, 1, 2)).put("t", 0, event(tail.Updated, "a", 3, 2, 3))
+		f.put("t", 0, event(tail.Added, "a", 1, 1, 1)).put("t", 1, event(tail.Added, "b", 2, 1, 2)).put("t", 0,
+			event(tail.Updated, "a", 3, 2, 3))
 		f.broken[place{"t", 1}] = kafkago.LeaderNotAvailable
 		s := f.following(t, "t", beginning)
 		expect(t, s) // its leader may come back, and then order is kept
@@ -281,7 +296,8 @@ func TestTail_does_not_wait_for_one_partition_for_ever(t *testing.T) {
 		wait(t, 3*time.Second)
 		expect(t, s, first, second, "added b@2 created by kubectl")
 		late := "partition 1 of topic t cannot be read, trying again: fetch from t/1: " + kafkago.LeaderNotAvailable.Error()
-		expectSaid(t, s, "reading topic t at b:9092 from its beginning on; ^C ends it", late, "reading topic t at b:9092 again")
+		expectSaid(t, s, "reading topic t at b:9092 from its beginning on; ^C ends it", late,
+			"reading topic t at b:9092 again")
 		// A leader that moves is no news.
 		f.change(func() { f.broken[place{"t", 1}] = kafkago.NotLeaderForPartition })
 		wait(t, 2*time.Second)

@@ -65,7 +65,8 @@ type offsets interface {
 
 // fetcher gives records away.
 type fetcher interface {
-	Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*kafka.Record) error) (next, end int64, err error)
+	Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*kafka.Record) error) (next, end int64,
+		err error)
 }
 
 // cluster is what of [kafka.Client] is used.

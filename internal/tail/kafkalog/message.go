@@ -36,8 +36,11 @@ func (it *item) offset() int64 { return int64(it.Sequence) - 1 } //nolint:gosec 
 // convert returns what a record says.
 func convert(topic string, partition int32, r *kafka.Record) item {
 	return item{
-		Message: tail.Message{Stored: *sinkkafka.Decode(partition, r, true), Subject: topic, Place: fmt.Sprintf("%d/%d", partition, r.Offset)},
-		key:     string(r.Key), barrier: sinkkafka.IsBarrier(r), everywhere: sinkkafka.IsMarker(r),
+		Message: tail.Message{
+			Stored: *sinkkafka.Decode(partition, r, true), Subject: topic,
+			Place: fmt.Sprintf("%d/%d", partition, r.Offset),
+		},
+		key: string(r.Key), barrier: sinkkafka.IsBarrier(r), everywhere: sinkkafka.IsMarker(r),
 	}
 }
 

@@ -25,7 +25,8 @@ func (r *reader) noTopic(name string) error {
 	if name != "" {
 		none = fmt.Sprintf("there is no topic %q", name)
 	}
-	return fmt.Errorf("%s at %s, or it may not be seen; name another one with --topic, or follow until it exists", none, r.brokers())
+	return fmt.Errorf("%s at %s, or it may not be seen; name another one with --topic, or follow until it exists", none,
+		r.brokers())
 }
 
 // hopeless returns what reading ends with where another attempt would fail as this one did, or nobody wants to wait for
@@ -56,7 +57,8 @@ func passes(err error) bool {
 	case errors.As(err, &transport):
 		return transport.Op != "remote error" // what the other side of TLS complains about
 	default:
-		return away(err) || hungUp(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kafka.ErrNoTopic) || errors.Is(err, errHearsay)
+		return away(err) || hungUp(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kafka.ErrNoTopic) ||
+			errors.Is(err, errHearsay)
 	}
 }
 
@@ -68,7 +70,8 @@ func away(err error) bool {
 
 // hungUp reports whether a connection was closed.
 func hungUp(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
 }
 
 // failed notes that a partition could not be fetched from.
@@ -117,7 +120,8 @@ func (r *reader) late(now time.Time) {
 			}
 		}
 		if len(numbers) > 0 {
-			r.say(fmt.Sprintf("partition %s of topic %s cannot be read, trying again: %v", strings.Join(numbers, ", "), t.name, cause))
+			r.say(fmt.Sprintf("partition %s of topic %s cannot be read, trying again: %v", strings.Join(numbers, ", "), t.name,
+				cause))
 		}
 	}
 }
@@ -136,7 +140,10 @@ func (r *reader) surveyFailed(err error) error {
 }
 
 func (r *reader) failing() bool {
-	return slices.ContainsFunc(r.partitions, func(p *partition) bool { return p.failures > 0 || p.lost || p.topic.missing })
+	return slices.ContainsFunc(r.partitions, func(p *partition) bool {
+		return p.failures > 0 || p.lost ||
+			p.topic.missing
+	})
 }
 
 // interrupted gives notice of why nothing is read, once for each reason in a row.

@@ -80,7 +80,8 @@ func TestRead_gives_every_record_once_and_each_partition_in_its_order(t *testing
 
 func TestRead_ends_where_each_partition_ended_when_it_began(t *testing.T) {
 	f := newFake().topic("t", "1", 2)
-	f.put("t", 0, event(tail.Added, "a", 1, 1, 1)).put("t", 1, event(tail.Added, "b", 2, 1, 2)).put("t", 0, event(tail.Updated, "a", 3, 2, 3))
+	f.put("t", 0, event(tail.Added, "a", 1, 1, 1)).put("t", 1, event(tail.Added, "b", 2, 1, 2)).put("t", 0,
+		event(tail.Updated, "a", 3, 2, 3))
 	var late atomic.Int64 // partitions are asked by a goroutine each
 	f.onFetch = func(at place) {
 		n := 10 + int(late.Add(1))
@@ -135,7 +136,8 @@ func TestRead_leaves_out_what_has_no_value_and_what_writers_leave_for_each_other
 		"partitionkey": "east/_/_/_/_writer.audit",
 	})
 	f.put("t", 0, started).put("t", 1, started)
-	f.put("t", 0, event(tail.Deleted, "a", 1, 1, 1)).put("t", 0, kafka.Record{Key: []byte("east/apps/deployments/shop/a"), Time: at(1)})
+	f.put("t", 0, event(tail.Deleted, "a", 1, 1, 1)).put("t", 0,
+		kafka.Record{Key: []byte("east/apps/deployments/shop/a"), Time: at(1)})
 	f.put("t", 1, event(tail.Added, "b", 2, 1, 2))
 	assert.Equal(t, "0/1 1/1", places(f.messages(t, tail.Span{Start: beginning})))
 }
@@ -165,9 +167,12 @@ func TestRead_takes_names_of_headers_in_any_case_and_whole_events(t *testing.T) 
 		r.Headers[i].Name = strings.ToUpper(h.Name)
 	}
 	f.put("t", 0, r)
-	whole := `{"specversion":"1.0","id":"u-web.8","type":"io.kube-eventbridge.resource.updated.v1","source":"/clusters/east/apis/apps/v1/deployments",` +
-		`"subject":"shop/web","name":"web","resourceversion":"8","objectuid":"u-web","payload":"object","pipeline":"audit","data":{"spec":{"replicas":4}}}`
-	f.put("t", 0, kafka.Record{Value: []byte(whole), Time: at(2), Headers: []kafka.Header{{Name: "content-type", Value: []byte("application/cloudevents+json; charset=UTF-8")}}})
+	whole := `{"specversion":"1.0","id":"u-web.8","type":"io.kube-eventbridge.resource.updated.v1",` +
+		`"source":"/clusters/east/apis/apps/v1/deployments","subject":"shop/web","name":"web","resourceversion":"8","objectuid":"u-web","payload":"object","pipeline":"audit","data":{"spec":{"replicas":4}}}`
+	f.put("t", 0, kafka.Record{
+		Value: []byte(whole), Time: at(2),
+		Headers: []kafka.Header{{Name: "content-type", Value: []byte("application/cloudevents+json; charset=UTF-8")}},
+	})
 	f.put("t", 0, kafka.Record{Value: []byte("hello"), Time: at(3)})
 	s := f.read(t, tail.Span{Start: beginning}, "updated web@7", "updated web@8 spec.replicas 3→4")
 	expectSaid(t, s, "message 0/2 on t is skipped, and others like it: not a CloudEvent: it has no type or no id")

@@ -77,7 +77,8 @@ type load struct {
 // ask fetches more of a partition, if there is room and anything to be had.
 func (r *reader) ask(ctx context.Context, p *partition) {
 	share := max(leastShare, budgetBytes/2/len(r.partitions))
-	if p.asked || p.closed || p.lost || p.topic.missing || p.size > share || !r.follow && !p.behind() || time.Now().Before(p.again) {
+	if p.asked || p.closed || p.lost || p.topic.missing || p.size > share || !r.follow && !p.behind() ||
+		time.Now().Before(p.again) {
 		return
 	}
 	p.asked = true

@@ -63,7 +63,8 @@ func (p *past) clear() { *p = *newPast(p.from) }
 
 func (p *past) before(ctx context.Context, m *tail.Message) *tail.Message {
 	it := p.current
-	if it == nil || p.full || it.key == "" || m.Subject != it.Subject || m.Partition != it.Partition || m.Sequence != it.Sequence {
+	if it == nil || p.full || it.key == "" || m.Subject != it.Subject || m.Partition != it.Partition ||
+		m.Sequence != it.Sequence {
 		return nil
 	}
 	at := place{it.Subject, it.Partition}

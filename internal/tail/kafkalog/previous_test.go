@@ -19,10 +19,12 @@ import (
 func TestTail_says_what_the_first_update_changed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake().topic("t", "1", 2)
-		f.put("t", 0, event(tail.Added, "web", 1, 1, 1)).put("t", 0, event(tail.Updated, "web", 2, 2, 2)).put("t", 0, event(tail.Added, "db", 3, 1, 3))
+		f.put("t", 0, event(tail.Added, "web", 1, 1, 1)).put("t", 0, event(tail.Updated, "web", 2, 2, 2)).put("t", 0,
+			event(tail.Added, "db", 3, 1, 3))
 		f.put("t", 0, kafka.Record{Key: []byte("east/apps/deployments/shop/web"), Time: at(3)})
 		s := f.following(t, "t", tail.Start{})
-		f.put("t", 0, event(tail.Updated, "web", 4, 5, 4)).put("t", 0, event(tail.Updated, "db", 5, 9, 5)).put("t", 0, event(tail.Updated, "new", 6, 1, 6))
+		f.put("t", 0, event(tail.Updated, "web", 4, 5, 4)).put("t", 0, event(tail.Updated, "db", 5, 9, 5)).put("t", 0,
+			event(tail.Updated, "new", 6, 1, 6))
 		wait(t, time.Second)
 		expect(t, s, "updated web@4 spec.replicas 2→5", "updated db@5 spec.replicas 1→9", "updated new@6")
 	})
@@ -44,7 +46,8 @@ func TestBefore_returns_the_message_before_of_the_key_or_nothing(t *testing.T) {
 			log := f.log(t, "t", nil)
 			told := map[string]bool{} // keys that were handed over
 			err := log.Read(t.Context(), tail.Reading{
-				Span: tail.Span{Start: tail.Start{Last: last}}, Counts: func(tail.Message) bool { return true }, Replaced: func() {},
+				Span: tail.Span{Start: tail.Start{Last: last}}, Counts: func(tail.Message) bool { return true },
+				Replaced: func() {},
 				Each: func(ctx context.Context, m tail.Message) error {
 					key := string(records[m.Sequence-1].Key)
 					if ask[m.Sequence-1] {

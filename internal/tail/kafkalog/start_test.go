@@ -22,11 +22,13 @@ func TestTail_begins_and_ends_where_it_is_told(t *testing.T) {
 	f := newFake().topic("t", "1", 2)
 	f.read(t, tail.Span{})
 	f.read(t, tail.Span{Start: tail.Start{Last: 3}})
-	f.put("t", 0, event(tail.Added, "a", 1, 1, 1)).put("t", 1, event(tail.Added, "b", 2, 1, 2)).put("t", 0, event(tail.Updated, "a", 3, 2, 3))
+	f.put("t", 0, event(tail.Added, "a", 1, 1, 1)).put("t", 1, event(tail.Added, "b", 2, 1, 2)).put("t", 0,
+		event(tail.Updated, "a", 3, 2, 3))
 	f.put("t", 0, record(3, "", map[string]string{"id": ""}))
 	f.put("t", 1, event(tail.Updated, "b", 4, 3, 4)).put("t", 0, event(tail.Updated, "a", 5, 5, 5))
 	first, second := "added a@1 created by kubectl", "added b@2 created by kubectl"
-	third, fourth, fifth := "updated a@3 spec.replicas 1→2", "updated b@4 spec.replicas 1→3", "updated a@5 spec.replicas 2→5"
+	third, fourth, fifth := "updated a@3 spec.replicas 1→2", "updated b@4 spec.replicas 1→3",
+		"updated a@5 spec.replicas 2→5"
 	since := func(seconds int) tail.Start { return tail.Start{Time: at(seconds)} }
 
 	f.read(t, tail.Span{})
@@ -40,7 +42,10 @@ func TestTail_begins_and_ends_where_it_is_told(t *testing.T) {
 	f.read(t, tail.Span{Start: beginning, Until: at(3)}, first, second)
 	f.read(t, tail.Span{Start: beginning, Until: at(1)})
 	f.read(t, tail.Span{Start: since(2), Until: at(5)}, second, third, fourth)
-	for n, want := range [][]string{1: {fifth}, 2: {fourth, fifth}, 3: {third, fourth, fifth}, 99: {first, second, third, fourth, fifth}} {
+	for n, want := range [][]string{
+		1: {fifth}, 2: {fourth, fifth}, 3: {third, fourth, fifth},
+		99: {first, second, third, fourth, fifth},
+	} {
 		if n > 0 && want != nil {
 			f.read(t, tail.Span{Start: tail.Start{Last: n}}, want...)
 		}
@@ -69,7 +74,10 @@ func TestTail_begins_with_the_last_that_are_shown(t *testing.T) {
 			}
 		}
 		synctest.Test(t, func(t *testing.T) {
-			s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: tail.Start{Last: n}}, Filter: tail.Filter{Names: []string{"web"}}})
+			s, _ := f.tail(t, "t", tail.Config{
+				Span:   tail.Span{Start: tail.Start{Last: n}},
+				Filter: tail.Filter{Names: []string{"web"}},
+			})
 			wait(t, time.Minute)
 			want := strings.Join(shown[max(0, len(shown)-n):], "\n")
 			assert.Equal(rt, want, s.Text())
@@ -87,7 +95,10 @@ func TestTail_of_the_last_ones_leaves_alone_what_is_older(t *testing.T) {
 		f.put("t", i%4, event(tail.Added, name, i, 1, i))
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: tail.Start{Last: 20}}, Filter: tail.Filter{Names: []string{"web"}}})
+		s, _ := f.tail(t, "t", tail.Config{
+			Span:   tail.Span{Start: tail.Start{Last: 20}},
+			Filter: tail.Filter{Names: []string{"web"}},
+		})
 		wait(t, time.Minute)
 		assert.Equal(t, 20, strings.Count(s.Text(), "added web"), "events")
 	})
@@ -99,7 +110,8 @@ func TestTail_since_a_time_reads_nothing_that_is_older(t *testing.T) {
 	for i := range 50_000 {
 		f.put("t", i%2, event(tail.Added, "web", i, 1, i)) // partition 2 has nothing
 	}
-	f.read(t, tail.Span{Start: tail.Start{Time: at(49_998)}}, "added web@49998 created by kubectl", "added web@49999 created by kubectl")
+	f.read(t, tail.Span{Start: tail.Start{Time: at(49_998)}}, "added web@49998 created by kubectl",
+		"added web@49999 created by kubectl")
 	assert.Equal(t, 2, f.given, "records were read for 2, and brokers asked %d times", f.asked)
 	assert.Equal(t, 2, f.asked, "records were read for 2, and brokers asked %d times", f.asked)
 }
@@ -112,7 +124,10 @@ func TestTail_follows_until_a_time_and_shows_what_was_stored_before_it(t *testin
 			r.Time = time.Now()
 			f.put("t", partition, r)
 		}
-		s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Follow: true, Start: beginning, Until: time.Now().Add(10 * time.Second)}})
+		s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{
+			Follow: true, Start: beginning,
+			Until: time.Now().Add(10 * time.Second),
+		}})
 		wait(t, 3*time.Second)
 		put(0, "a", 1)
 		wait(t, 6990*time.Millisecond)

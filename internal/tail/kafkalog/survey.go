@@ -83,7 +83,8 @@ func (r *reader) look(ctx context.Context) {
 	before := make(map[string]known, len(r.topics))
 	for _, t := range r.topics {
 		k := known{id: t.id, partitions: len(t.partitions), bounds: t.doubted || r.closing}
-		k.check = !t.absent.IsZero() || now.Sub(t.checked) >= checkEvery || slices.ContainsFunc(t.partitions, func(p *partition) bool { return p.failures > 0 })
+		k.check = !t.absent.IsZero() || now.Sub(t.checked) >= checkEvery ||
+			slices.ContainsFunc(t.partitions, func(p *partition) bool { return p.failures > 0 })
 		if k.check {
 			t.checked = now
 		}
@@ -187,7 +188,8 @@ func (r *reader) bound(p *partition, b kafka.Bounds, closing bool) {
 	switch {
 	case !p.lost:
 	case p.next < b.First:
-		r.cfg.Notice(fmt.Sprintf("records %d to %d of partition %d of topic %q were removed before they were read", p.next, b.First-1, p.number, p.place.topic))
+		r.cfg.Notice(fmt.Sprintf("records %d to %d of partition %d of topic %q were removed before they were read", p.next,
+			b.First-1, p.number, p.place.topic))
 		p.next, p.lost, p.doubt = b.First, false, time.Time{}
 	case p.next <= b.Next:
 		p.lost, p.doubt = false, time.Time{}
@@ -196,7 +198,8 @@ func (r *reader) bound(p *partition, b kafka.Bounds, closing bool) {
 	case now.Sub(p.doubt) < doubtFor:
 		p.topic.doubted, r.lookNow = true, true
 	default:
-		r.cfg.Notice(fmt.Sprintf("partition %d of topic %q has lost records %d to %d, which were read", p.number, p.place.topic, b.Next, p.next-1))
+		r.cfg.Notice(fmt.Sprintf("partition %d of topic %q has lost records %d to %d, which were read", p.number,
+			p.place.topic, b.Next, p.next-1))
 		p.next, p.end, p.lost, p.doubt = b.Next, min(p.end, b.Next), false, time.Time{}
 		r.replaced()
 	}

@@ -13,7 +13,8 @@ import (
 func CheckServer(address string) error {
 	u, err := parse(address)
 	if err != nil || u.Hostname() == "" {
-		return fmt.Errorf("%q is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats", redactURL(address))
+		return fmt.Errorf("%q is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats",
+			redactURL(address))
 	}
 	switch u.Scheme {
 	case "nats", "tls", "ws", "wss":

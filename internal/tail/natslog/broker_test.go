@@ -56,7 +56,8 @@ func newBroker(t *testing.T) *broker {
 func (b *broker) start() *broker {
 	b.t.Helper()
 	s := must.Get(server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: b.port, JetStream: !b.bare, StoreDir: b.dir, NoSigs: true, NoLog: true, Authorization: b.auth,
+		Host: "127.0.0.1", Port: b.port, JetStream: !b.bare, StoreDir: b.dir, NoSigs: true, NoLog: true,
+		Authorization: b.auth,
 	}))(b.t)
 	s.Start()
 	b.s = s
@@ -103,9 +104,11 @@ func (b *broker) use(f func(jetstream.JetStream) error) {
 // publish stores an event of deployment shop/<name> at version with the given number of replicas.
 func (b *broker) publish(op tail.Op, name string, version, replicas int) {
 	b.t.Helper()
-	b.store("k8s.east.apps.deployments.shop."+name, op, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), map[string]string{
-		"id": fmt.Sprintf("u-%s.%d", name, version), "name": name, "subject": "shop/" + name, "objectuid": "u-" + name, "resourceversion": strconv.Itoa(version),
-	})
+	b.store("k8s.east.apps.deployments.shop."+name, op, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas),
+		map[string]string{
+			"id": fmt.Sprintf("u-%s.%d", name, version), "name": name, "subject": "shop/" + name, "objectuid": "u-" + name,
+			"resourceversion": strconv.Itoa(version),
+		})
 }
 
 func (b *broker) store(subject string, op tail.Op, data string, with map[string]string) {
@@ -121,8 +124,9 @@ func (b *broker) store(subject string, op tail.Op, data string, with map[string]
 func header(op tail.Op, with map[string]string) gonats.Header {
 	as := map[string]string{
 		"specversion": "1.0", "id": "u1.1795212000.7.0", "type": "io.kube-eventbridge.resource." + string(op) + ".v1",
-		"source": "/clusters/east/apis/apps/v1/deployments", "subject": "shop/web", "namespace": "shop", "name": "web", "objectuid": "u1",
-		"pipeline": "audit", "resourceversion": "7", "reason": "watch", "payload": "object", "fieldmanager": "kubectl",
+		"source": "/clusters/east/apis/apps/v1/deployments", "subject": "shop/web", "namespace": "shop", "name": "web",
+		"objectuid": "u1",
+		"pipeline":  "audit", "resourceversion": "7", "reason": "watch", "payload": "object", "fieldmanager": "kubectl",
 		"time": "2026-11-20T14:30:04Z", "recordedtime": "2026-11-20T14:30:05.250Z", "datacontenttype": "application/json",
 	}
 	maps.Copy(as, with)
@@ -146,7 +150,8 @@ func (b *broker) tailAfter(cfg tail.Config, prepare func(*natslog.Log)) (s *tail
 	b.t.Helper()
 	s = new(tailtest.Screen)
 	log := must.Get(natslog.Connect(natslog.Config{
-		Servers: []string{b.url()}, Stream: "KUBERNETES", Subjects: b.subjects, Wait: cfg.Follow, Pause: 10 * time.Millisecond, Notice: s.Notice,
+		Servers: []string{b.url()}, Stream: "KUBERNETES", Subjects: b.subjects, Wait: cfg.Follow,
+		Pause: 10 * time.Millisecond, Notice: s.Notice,
 	}))(b.t)
 	prepare(log)
 	return s, s.Tail(b.t, log, cfg, log.Close)

@@ -63,7 +63,8 @@ func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end boo
 		return errDone
 	}
 	// Few at a time: one message can have megabytes.
-	messages, err := c.Messages(jetstream.PullMaxMessages(64), jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second))
+	messages, err := c.Messages(jetstream.PullMaxMessages(64), jetstream.PullExpiry(10*time.Second),
+		jetstream.PullHeartbeat(2*time.Second))
 	if err != nil {
 		return err
 	}

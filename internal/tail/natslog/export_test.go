@@ -15,7 +15,9 @@ type beforeConsumer struct {
 	do func()
 }
 
-func (b beforeConsumer) CreateConsumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+func (b beforeConsumer) CreateConsumer(
+	ctx context.Context, stream string, cfg jetstream.ConsumerConfig,
+) (jetstream.Consumer, error) {
 	b.do()
 	return b.JetStream.CreateConsumer(ctx, stream, cfg)
 }

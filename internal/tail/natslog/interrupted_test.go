@@ -38,7 +38,8 @@ func TestTail_goes_on_after_the_broker_was_away(t *testing.T) {
 func TestTail_waits_for_the_broker_and_for_the_stream(t *testing.T) {
 	b := newBroker(t)
 	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true}})
-	want := "no connection to " + b.url() + ", trying again until there is one; is the bridge, or the NATS server, running there?"
+	want := "no connection to " + b.url() +
+		", trying again until there is one; is the bridge, or the NATS server, running there?"
 	must.Happen(t, "a notice", func() bool { return s.Said() == want })
 	b.start()
 	must.Happen(t, "a notice", func() bool { return strings.Contains(s.Said(), `there is no stream "KUBERNETES" yet`) })

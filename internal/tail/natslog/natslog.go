@@ -61,9 +61,14 @@ func Connect(c Config) (*Log, error) {
 	}
 	jitter := c.Pause * 2 / 5
 	d := natsclient.NewDialer(context.Background(), askFor, nil)
-	nc, err := natsclient.Dial(natsclient.Config{Name: "kube-eventbridge tail", Servers: c.Servers, Auth: c.Auth, TLS: c.TLS},
-		gonats.MaxReconnects(-1), gonats.ReconnectWait(c.Pause), gonats.ReconnectJitter(jitter, jitter), gonats.ReconnectBufSize(-1),
-		gonats.SetCustomDialer(d), gonats.RetryOnFailedConnect(c.Wait), gonats.Timeout(askFor), gonats.PingInterval(20*time.Second),
+	nc, err := natsclient.Dial(natsclient.Config{
+		Name: "kube-eventbridge tail", Servers: c.Servers, Auth: c.Auth,
+		TLS: c.TLS,
+	},
+		gonats.MaxReconnects(-1), gonats.ReconnectWait(c.Pause), gonats.ReconnectJitter(jitter, jitter),
+		gonats.ReconnectBufSize(-1),
+		gonats.SetCustomDialer(d), gonats.RetryOnFailedConnect(c.Wait), gonats.Timeout(askFor),
+		gonats.PingInterval(20*time.Second),
 		gonats.ErrorHandler(func(_ *gonats.Conn, _ *gonats.Subscription, err error) {
 			// Everything else is seen, and told, where it happens.
 			if errors.Is(err, gonats.ErrPermissionViolation) || errors.Is(err, gonats.ErrAuthorization) {

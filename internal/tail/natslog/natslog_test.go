@@ -56,10 +56,12 @@ func TestTail_without_direct_gets_says_nothing_about_changes_it_has_not_seen(t *
 func TestTail_compares_only_with_the_same_object(t *testing.T) {
 	b := newBroker(t).start().stream()
 	b.publish(tail.Added, "web", 1, 1)
-	b.store("k8s.east.apps.deployments.shop.web", tail.Updated, `{"spec":{"replicas":2}}`, map[string]string{"objectuid": "another", "resourceversion": "2"})
+	b.store("k8s.east.apps.deployments.shop.web", tail.Updated, `{"spec":{"replicas":2}}`,
+		map[string]string{"objectuid": "another", "resourceversion": "2"})
 	b.store("k8s.one", tail.Added, `{"spec":{"replicas":1}}`, map[string]string{"subject": "shop/a", "name": "a"})
 	b.store("k8s.one", tail.Updated, `{"spec":{"replicas":2}}`, map[string]string{"subject": "shop/b", "name": "b"})
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 3}}}, "updated web@2", "added a@7 created by kubectl", "updated b@7")
+	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 3}}}, "updated web@2", "added a@7 created by kubectl",
+		"updated b@7")
 }
 
 func TestTail_begins_where_it_is_told(t *testing.T) {
@@ -74,7 +76,8 @@ func TestTail_begins_where_it_is_told(t *testing.T) {
 	b.publish(tail.Updated, "b", 4, 3)
 	b.publish(tail.Updated, "a", 5, 5)
 	first, second := "added a@1 created by kubectl", "added b@2 created by kubectl"
-	third, fourth, fifth := "updated a@3 spec.replicas 1→2", "updated b@4 spec.replicas 1→3", "updated a@5 spec.replicas 2→5"
+	third, fourth, fifth := "updated a@3 spec.replicas 1→2", "updated b@4 spec.replicas 1→3",
+		"updated a@5 spec.replicas 2→5"
 
 	s := b.read(tail.Config{Span: tail.Span{Start: beginning}}, first, second, third, fourth, fifth)
 	assert.Contains(t, s.Said(), "message 4 on k8s.junk is skipped, and others like it: not a CloudEvent",
@@ -86,9 +89,12 @@ func TestTail_begins_where_it_is_told(t *testing.T) {
 	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 1}}}, fifth)
 	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 3}}}, third, fourth, fifth)
 	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 100}}}, first, second, third, fourth, fifth)
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 2}}, Filter: tail.Filter{Names: []string{"b"}}}, second, fourth)
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 1}}, Filter: tail.Filter{Ops: []tail.Op{tail.Added}}}, second)
-	b.read(tail.Config{Span: tail.Span{Start: beginning}, Filter: tail.Filter{Ops: []tail.Op{tail.Updated}}}, third, fourth, fifth)
+	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 2}}, Filter: tail.Filter{Names: []string{"b"}}}, second,
+		fourth)
+	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 1}}, Filter: tail.Filter{Ops: []tail.Op{tail.Added}}},
+		second)
+	b.read(tail.Config{Span: tail.Span{Start: beginning}, Filter: tail.Filter{Ops: []tail.Op{tail.Updated}}}, third,
+		fourth, fifth)
 	b.only("k8s.*.*.*.*.b").read(tail.Config{Span: tail.Span{Start: beginning}}, second, fourth)
 	b.only("k8s.*.*.*.*.b", "k8s.none").read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 1}}}, fourth)
 	b.only("k8s.none").read(tail.Config{Span: tail.Span{Start: beginning}})
@@ -116,7 +122,8 @@ func TestTail_fails_when_the_broker_refuses_it(t *testing.T) {
 	b.start()
 	for _, wait := range []bool{false, true} {
 		log, err := natslog.Connect(natslog.Config{
-			Servers: []string{b.url()}, Auth: natsclient.Auth{Token: "wrong"}, Stream: "KUBERNETES", Wait: wait, Pause: 10 * time.Millisecond,
+			Servers: []string{b.url()}, Auth: natsclient.Auth{Token: "wrong"}, Stream: "KUBERNETES", Wait: wait,
+			Pause: 10 * time.Millisecond,
 		})
 		if err == nil {
 			err = tail.Run(t.Context(), log, tail.Config{Span: tail.Span{Follow: true}, Printer: tail.JSON{W: io.Discard}})
@@ -130,7 +137,8 @@ func TestTail_fails_when_the_broker_refuses_it(t *testing.T) {
 
 func TestConnect_without_waiting_fails_where_there_is_no_broker_and_shows_no_password(t *testing.T) {
 	b := newBroker(t)
-	_, err := natslog.Connect(natslog.Config{Servers: []string{strings.Replace(b.url(), "nats://", "nats://me:hidden@", 1)}})
+	_, err := natslog.Connect(natslog.Config{Servers: []string{strings.Replace(b.url(), "nats://", "nats://me:hidden@",
+		1)}})
 	assert.True(t, err != nil && !strings.Contains(err.Error(), "hidden") &&
 		strings.Contains(err.Error(), strconv.Itoa(b.port)), "got %v", err)
 }
@@ -143,7 +151,10 @@ func TestConnect_says_what_is_wrong_as_the_sink_does_also_where_it_would_wait(t 
 		},
 		"connect to there: nkey /none: nats: open /none: no such file or directory": {Auth: natsclient.Auth{NKeyFile: "/none"}},
 		"connect to there: tls: CA: open /none: no such file or directory":          {TLS: natsclient.TLS{CAFile: "/none"}},
-		"connect to there: auth: more than one of token, user, nkey, creds":         {Auth: natsclient.Auth{Token: "a", User: "b"}},
+		"connect to there: auth: more than one of token, user, nkey, creds": {Auth: natsclient.Auth{
+			Token: "a",
+			User:  "b",
+		}},
 	} {
 		c.Wait = true
 		if c.Servers == nil && want != "connect to : servers: none given" {
@@ -156,7 +167,8 @@ func TestConnect_says_what_is_wrong_as_the_sink_does_also_where_it_would_wait(t 
 
 func TestTail_decodes_headers_as_the_sink_encodes_them(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.store("k8s.east.apps.deployments.shop.web", tail.Deleted, `{}`, map[string]string{"name": "k%20%C3%A9%25", "resourceversion": "50%!%41"})
+	b.store("k8s.east.apps.deployments.shop.web", tail.Deleted, `{}`,
+		map[string]string{"name": "k%20%C3%A9%25", "resourceversion": "50%!%41"})
 	b.read(tail.Config{Span: tail.Span{Start: beginning}}, "deleted k é%@50%!A")
 }
 

@@ -56,7 +56,8 @@ func (r *reader) run(ctx context.Context) error {
 		case errors.Is(err, jetstream.ErrInvalidStreamName):
 			return fmt.Errorf("stream %q: %w", r.cfg.Stream, err)
 		case errors.Is(err, jetstream.ErrStreamNotFound) && !r.Follow:
-			return fmt.Errorf("there is no stream %q at %s; name another one with --stream, or follow until it exists", r.cfg.Stream, r.servers())
+			return fmt.Errorf("there is no stream %q at %s; name another one with --stream, or follow until it exists",
+				r.cfg.Stream, r.servers())
 		case r.hopeless(err):
 			return fmt.Errorf("read stream %s at %s: %w", r.cfg.Stream, r.servers(), answered(err))
 		}

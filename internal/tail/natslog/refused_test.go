@@ -76,14 +76,18 @@ func TestTail_that_follows_says_what_it_reads_and_shows_no_token(t *testing.T) {
 			b := &broker{t: t, port: b.port, login: "hidden@"}
 			s, _ := b.tail(tail.Config{Span: span})
 			must.Happen(t, "a notice", func() bool { return s.Said() != "" })
-			full := "reading stream KUBERNETES at " + strings.Replace(b.url(), "hidden", "redacted", 1) + " " + want + "; ^C ends it"
+			full := "reading stream KUBERNETES at " + strings.Replace(b.url(), "hidden", "redacted", 1) + " " + want +
+				"; ^C ends it"
 			assert.Equal(t, full, s.Said())
 		})
 	}
 }
 
 func TestCheckServer_says_what_is_valid(t *testing.T) {
-	for _, good := range []string{"nats://a:1", "tls://a", "ws://a/path", "wss://a", "a", "127.0.0.1:1", "[::1]:4222", "me:pw@a"} {
+	for _, good := range []string{
+		"nats://a:1", "tls://a", "ws://a/path", "wss://a", "a", "127.0.0.1:1", "[::1]:4222",
+		"me:pw@a",
+	} {
 		assert.NoError(t, natslog.CheckServer(good), good)
 	}
 	for bad, want := range map[string]string{
@@ -112,6 +116,7 @@ func TestConnect_says_why_an_address_without_a_scheme_does_not_answer(t *testing
 	b := newBroker(t)
 	address := strings.TrimPrefix(b.url(), "nats://")
 	_, err := natslog.Connect(natslog.Config{Servers: []string{address}})
-	want := "connect to " + address + ": dial tcp " + address + ": connect: connection refused; is the bridge, or the NATS server, running there?"
+	want := "connect to " + address + ": dial tcp " + address +
+		": connect: connection refused; is the bridge, or the NATS server, running there?"
 	assert.EqualError(t, err, want)
 }

@@ -108,13 +108,15 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	if err := s.writable(); err != nil {
-		return fmt.Errorf("embedded server: keep messages in %s: %w; set %s to a directory that can be written", s.cfg.StoreDir, err, s.cfg.StoreKey)
+		return fmt.Errorf("embedded server: keep messages in %s: %w; set %s to a directory that can be written",
+			s.cfg.StoreDir, err, s.cfg.StoreKey)
 	}
 	if err := s.serve(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	for pause.For(ctx, lookInterval) == nil {
-		s.log.Warn("the embedded NATS server could not write, and there is room now: it starts again", "storeDir", s.cfg.StoreDir)
+		s.log.Warn("the embedded NATS server could not write, and there is room now: it starts again", "storeDir",
+			s.cfg.StoreDir)
 		if err := s.serve(ctx); err != nil {
 			s.log.Error("the embedded NATS server does not start again; the next try is in a second", "err", err)
 		}

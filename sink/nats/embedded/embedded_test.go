@@ -62,7 +62,10 @@ func publish(t *testing.T, at natsclient.Config, id string) sink.Receipt {
 	go func() { ended <- s.Run(ctx) }()
 	must.Succeed(t, "ready", s.Ready)
 	got := make(chan sink.Receipt, 1)
-	s.Publish(ctx, &sink.Message{Subject: "k8s.a", ID: id, ContentType: "application/cloudevents+json", Data: []byte(`{}`)}, func(rc sink.Receipt, err error) {
+	s.Publish(ctx, &sink.Message{
+		Subject: "k8s.a", ID: id, ContentType: "application/cloudevents+json",
+		Data: []byte(`{}`),
+	}, func(rc sink.Receipt, err error) {
 		assert.NoError(t, err)
 		got <- rc
 	})
@@ -107,7 +110,8 @@ func TestServer_says_in_plain_words_that_it_was_not_stopped_in_order(t *testing.
 		}
 		require.NoError(t, err)
 	}
-	if text := log.String(); strings.Contains(text, "WARN") || strings.Count(text, "has not been stopped in order") != 1 || !strings.Contains(text, "stream=KUBERNETES") {
+	if text := log.String(); strings.Contains(text, "WARN") || strings.Count(text, "has not been stopped in order") != 1 ||
+		!strings.Contains(text, "stream=KUBERNETES") {
 		t.Errorf("it says\n%s", text)
 	}
 }
@@ -115,7 +119,10 @@ func TestServer_says_in_plain_words_that_it_was_not_stopped_in_order(t *testing.
 func TestServer_names_the_address_and_the_key_when_the_port_is_taken(t *testing.T) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	s, err := embedded.New(embedded.Config{Listen: l.Addr().String(), ListenKey: "pipelines[0].sink.embedded.listen", StoreDir: t.TempDir()}, nil)
+	s, err := embedded.New(embedded.Config{
+		Listen: l.Addr().String(), ListenKey: "pipelines[0].sink.embedded.listen",
+		StoreDir: t.TempDir(),
+	}, nil)
 	require.NoError(t, err)
 	err = s.Run(t.Context())
 	assert.True(t, err != nil && strings.Contains(err.Error(), l.Addr().String()) &&

@@ -45,7 +45,10 @@ func TestServer_stores_again_when_somebody_has_made_room(t *testing.T) {
 	dir := smallDisk(t, "64m")
 	s, end := runTo(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}, io.Discard)
 	url := s.ClientURL()
-	to := must.Get(nats.New(nats.Config{Client: natsclient.Config{InProcess: s}, Stream: "KUBERNETES", Subjects: []string{"k8s.>"}}, nil))(t)
+	to := must.Get(nats.New(nats.Config{
+		Client: natsclient.Config{InProcess: s}, Stream: "KUBERNETES",
+		Subjects: []string{"k8s.>"},
+	}, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- to.Run(ctx) }()

@@ -19,7 +19,8 @@ var (
 func (l *logger) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	if stream := outdated.FindStringSubmatch(text); stream != nil {
-		l.log.Info("the embedded NATS server has not been stopped in order: it reads all messages once to find where each is", "stream", stream[1])
+		l.log.Info("the embedded NATS server has not been stopped in order: it reads all messages once to find where each is",
+			"stream", stream[1])
 		return
 	}
 	if followed.MatchString(text) {

@@ -26,7 +26,10 @@ func TestEscape_is_exactly_what_the_binding_asks_for(t *testing.T) {
 	} {
 		assert.Equal(t, want, escape(v), "escape(%q)", v)
 	}
-	for v, want := range map[string]string{"%": "%", "%4": "%4", "%zz": "%zz", "%+1": "%+1", "a%2fb": "a/b", "%41%": "A%"} {
+	for v, want := range map[string]string{
+		"%": "%", "%4": "%4", "%zz": "%zz", "%+1": "%+1", "a%2fb": "a/b",
+		"%41%": "A%",
+	} {
 		assert.Equal(t, want, unescape(v), "unescape(%q)", v)
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -79,7 +82,10 @@ func TestEncoder_forgets_what_it_wrote(t *testing.T) {
 
 func TestEncoder_allocates_nothing_for_the_usual_message(t *testing.T) {
 	w := NewEncoder("S")
-	m := &sink.Message{Subject: "k8s.a", ID: "x", Attributes: []sink.Attribute{{Name: "id", Value: "1"}, {Name: "kind", Value: "Pod"}}}
+	m := &sink.Message{Subject: "k8s.a", ID: "x", Attributes: []sink.Attribute{
+		{Name: "id", Value: "1"},
+		{Name: "kind", Value: "Pod"},
+	}}
 	n := testing.AllocsPerRun(100, func() { w.Encode(m, "r") })
 	assert.True(t, n == 0, "%v allocations", n)
 }

@@ -24,7 +24,8 @@ import (
 
 // Hostile are strings that break scanners which look at single characters.
 var Hostile = []string{
-	``, `"`, `\`, `\\`, `\"`, `\\\"`, `}`, `{`, `}}`, `{{`, `]`, `[`, `"}}`, `}}` + "\n", "\n", "\r\n", "\t", "\x00", `,"name":"evil"`,
+	``, `"`, `\`, `\\`, `\"`, `\\\"`, `}`, `{`, `}}`, `{{`, `]`, `[`, `"}}`, `}}` + "\n", "\n", "\r\n", "\t", "\x00",
+	`,"name":"evil"`,
 	`"metadata":{"name":"evil","uid":"evil","resourceVersion":"evil"}`, `{"type":"DELETED","object":{}}`, `</script>&<>`,
 	"\u2028\u2029", "日本語", "😀", "\ufffd", strings.Repeat(`\`, 33), strings.Repeat(`"`, 33), `\u0022`, `\ud83d`,
 }
@@ -82,8 +83,9 @@ func Pod(n int) *corev1.Pod {
 		pod.Spec.Containers = append(pod.Spec.Containers, container(i))
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 			Name: fmt.Sprint("container-", i), Ready: true, Image: "registry.example.com/web:1.2.3",
-			ImageID: "registry.example.com/web@sha256:" + strings.Repeat("ab", 32), ContainerID: "containerd://" + strings.Repeat("cd", 32),
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			ImageID:     "registry.example.com/web@sha256:" + strings.Repeat("ab", 32),
+			ContainerID: "containerd://" + strings.Repeat("cd", 32),
+			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
 	return pod
@@ -91,13 +93,15 @@ func Pod(n int) *corev1.Pod {
 
 func managed(i int, now metav1.Time) metav1.ManagedFieldsEntry {
 	var f strings.Builder
-	f.WriteString(`{"f:metadata":{"f:annotations":{".":{},"f:note":{}},"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:containers":{`)
+	f.WriteString(`{"f:metadata":{"f:annotations":{".":{},"f:note":{}},"f:labels":{".":{},"f:app":{}}},` +
+		`"f:spec":{"f:containers":{`)
 	for j := range 4 {
 		if j > 0 {
 			f.WriteByte(',')
 		}
-		fmt.Fprintf(&f, `"k:{\"name\":\"container-%d\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"VARIABLE\"}":{".":{},"f:name":{},"f:value":{}}},`+
-			`"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{}}`, j)
+		fmt.Fprintf(&f,
+			`"k:{\"name\":\"container-%d\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"VARIABLE\"}":{".":{},"f:name":{},"f:value":{}}},`+
+				`"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{}}`, j)
 	}
 	f.WriteString(`},"f:dnsPolicy":{},"f:restartPolicy":{}}}`)
 	return metav1.ManagedFieldsEntry{
@@ -108,12 +112,19 @@ func managed(i int, now metav1.Time) metav1.ManagedFieldsEntry {
 
 func container(i int) corev1.Container {
 	c := corev1.Container{
-		Name: fmt.Sprint("container-", i), Image: "registry.example.com/web:1.2.3", Args: []string{"--listen=:8080", "--log=json"},
+		Name: fmt.Sprint("container-", i), Image: "registry.example.com/web:1.2.3",
+		Args:            []string{"--listen=:8080", "--log=json"},
 		ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePath: "/dev/termination-log",
-		VolumeMounts: []corev1.VolumeMount{{Name: "kube-api-access", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}},
+		VolumeMounts: []corev1.VolumeMount{{
+			Name: "kube-api-access", ReadOnly: true,
+			MountPath: "/var/run/secrets/kubernetes.io/serviceaccount",
+		}},
 	}
 	for j := range 6 {
-		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("VARIABLE_", j), Value: "a value of some length, as they are in a cluster, number " + fmt.Sprint(j)})
+		c.Env = append(c.Env, corev1.EnvVar{
+			Name:  fmt.Sprint("VARIABLE_", j),
+			Value: "a value of some length, as they are in a cluster, number " + fmt.Sprint(j),
+		})
 	}
 	return c
 }
