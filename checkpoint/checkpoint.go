@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
@@ -267,4 +268,16 @@ func IsTaken(err error) bool {
 func IsPermanent(err error) bool {
 	var p interface{ Permanent() bool }
 	return errors.As(err, &p) && p.Permanent()
+}
+
+// Number returns the number that a resourceVersion is; false where it is none, or is not written as numbers are.
+func Number(version string) (uint64, bool) {
+	if version == "" || version[0] == '0' || version[0] == '+' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	return n, true
 }

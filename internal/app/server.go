@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"syscall"
 	"time"
 
@@ -99,4 +100,14 @@ func (s endpointServer) serve(ctx context.Context) error {
 		return fmt.Errorf("serve metrics and health: %w", err)
 	}
 	return nil
+}
+
+// handleProfiles serves Go's profiles, as go tool pprof asks for them.
+func handleProfiles(mux *http.ServeMux) {
+	const at = "GET /debug/pprof/"
+	mux.HandleFunc(at, pprof.Index) // by name too: heap, goroutine and others
+	mux.HandleFunc(at+"profile", pprof.Profile)
+	mux.HandleFunc(at+"trace", pprof.Trace)
+	mux.HandleFunc(at+"symbol", pprof.Symbol)
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 }

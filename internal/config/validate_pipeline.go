@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -267,4 +268,52 @@ func (v *validator) sink(path string, p *Pipeline) {
 		v.add(path, "has %s, and a pipeline has one sink; keep one, and make a pipeline for each other",
 			strings.Join(given, " and "))
 	}
+}
+
+var bucketPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+func (v *validator) oversize(path string, p *Pipeline) {
+	oneOf(v, path+".oversize", p.Oversize)
+	if p.Oversize != OversizeStore {
+		return
+	}
+	at, stream := "", (*JetStream)(nil)
+	switch s := p.Sink; {
+	case s.NATS != nil:
+		at, stream = ".sink.nats.stream", &s.NATS.JetStream
+	case s.Embedded != nil:
+		at, stream = ".sink.embedded.stream", &s.Embedded.JetStream
+	default:
+		v.add(path+".oversize",
+			"\"store\" is for a NATS server, which has a store for objects; valid with this sink: reject, metadata")
+		return
+	}
+	if streamPattern.MatchString(stream.Stream) && !bucketPattern.MatchString(stream.Stream) {
+		v.add(path+at, "%q cannot name the bucket that oversize: store needs; use letters, digits, - and _", stream.Stream)
+	}
+}
+
+// payloads checks that what a pipeline publishes can have the payloads that its resources ask for.
+func (v *validator) payloads(path string, p *Pipeline) {
+	for i := range p.Resources {
+		at, payload := fmt.Sprintf("%s.resources[%d].payload", path, i), p.Resources[i].Payload
+		switch {
+		case p.Encoding.Profile == ProfileKnative && (payload.patch() || payload == PayloadChange):
+			v.add(at,
+				"%q is nothing that Knative's ApiServerSource publishes, and encoding.profile is knative; valid with this "+
+					"profile: object, metadata", payload)
+		case payload.patch() && p.Sink.Kafka.compacts():
+			v.add(at,
+				"%q says nothing without the event before, which a compacted topic does not keep, and sink.kafka.create.settings "+
+					"has cleanup.policy compact; valid with this topic: object, metadata, change", payload)
+		}
+	}
+}
+
+// compacts reports whether the topics that are created keep the last record of each key only, as far as the file says.
+func (k *Kafka) compacts() bool {
+	if k == nil || k.Create == nil {
+		return false
+	}
+	return strings.Contains(k.Create.Settings["cleanup.policy"], "compact")
 }

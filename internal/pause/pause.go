@@ -5,6 +5,9 @@ package pause
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -17,5 +20,26 @@ func For(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-t.C:
 		return nil
+	}
+}
+
+// Between attempts of [Again], shortened by up to a half at random.
+const (
+	ShortestWait = 50 * time.Millisecond
+	LongestWait  = 2 * time.Second
+)
+
+// Again calls step until it succeeds or fails with an error that is final, or patience or ctx ends. The last attempt is
+// made when patience ends. It returns the error of the last attempt.
+func Again(ctx context.Context, patience time.Duration, final func(error) bool, step func() error) error {
+	began := time.Now()
+	for wait := ShortestWait; ; wait = min(2*wait, LongestWait) {
+		err := step()
+		if err == nil || final(err) || errors.Is(err, ctx.Err()) || time.Since(began) >= patience {
+			return err
+		}
+		if ended := For(ctx, min(wait-rand.N(wait/2), patience-time.Since(began))); ended != nil {
+			return fmt.Errorf("%w (%w)", ended, err)
+		}
 	}
 }
