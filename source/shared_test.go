@@ -198,6 +198,7 @@ func TestWatches_are_shared_over_what_their_members_have_in_common(t *testing.T)
 
 func TestWatches_serve_readers_of_the_same_stream_by_one_watch(t *testing.T) {
 	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		c.watches.SetHold(32 << 20) // what is shown is kept, also while it waits for both
 		a, b := c.pair(200)
 		late := c.join("", "190") // what it lacks is still there
 		c.saw(20, late)
