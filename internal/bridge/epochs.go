@@ -159,10 +159,14 @@ func (p *session) unopenedChanged(name string, saved checkpoint.Stream) {
 	p.unopenedSaved[name] = saved
 }
 
-// restored makes the next list of a stream the one of an epoch that another stream has begun, and asks for it.
+// restored makes the next list of a stream the one of an epoch that another stream has begun, and asks for it. A stream
+// that retires has no such list: what ends its objects has an epoch of its own.
 func (s *stream) restored(epoch uint64, why source.Why, cause *source.RewoundError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.saved.Retiring {
+		return
+	}
 	nothing := s.position() == "" && s.saved.Owes.From == "" && s.listing == "" && s.ledger.Len() == 0
 	if nothing || s.saved.Epoch >= epoch || s.saved.Alone { // or it has begun one of this restoration by itself
 		s.saved.Alone = false

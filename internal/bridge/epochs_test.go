@@ -354,3 +354,23 @@ func TestEpoch_that_a_writer_announces_is_not_lower_than_those_of_the_log(t *tes
 	assert.Equal(t, store.state.Log.Given, epoch, "where one is")
 	require.NoError(t, b.stop())
 }
+
+// An entry was removed, so that its stream retires. In that moment another stream finds that etcd was restored.
+func TestEpoch_that_another_stream_begins_leaves_the_ends_of_one_that_retires(t *testing.T) {
+	log, store := newReadableLog(), &memoryStore{}
+	r := start(t, log, store)
+	stays, goes := r.of(configMaps), r.of(secrets)
+	require.NoError(t, r.commit(t.Context()))
+	snapshot(t, stays, "100", "x u1 50")
+	snapshot(t, goes, "100", "y u9 60")
+	r.settle()
+	require.NoError(t, r.save(t.Context()))
+	r.close(goes)
+	const why = "the configuration does not select it"
+	retires, err := r.openRetiring(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, goes.Stream, why)
+	require.NoError(t, err)
+	stays.beginEpoch(&source.RewoundError{Stream: stays.name, Position: "100", Server: "70"})
+	require.NoError(t, r.retire(t.Context(), t.Context(), retires, always(source.ReasonDeselected), why))
+	assert.Contains(t, strings.Join(log.lines(), "\n"), "deleted default/y u9")
+	require.NoError(t, r.stop())
+}
