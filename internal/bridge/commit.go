@@ -135,12 +135,16 @@ func (p *session) commit(ctx context.Context) error {
 		}
 		p.logged, p.unlogged, p.unopenedSaved = log, false, nil
 		for _, s := range streams {
+			if len(b.Put[s.name])+len(b.Drop[s.name]) > 0 {
+				s.ledger.Committed()
+			}
 			if at, ok := b.Streams[s.name]; ok {
 				s.committed, s.stored = at, true
 			}
 		}
 	}
 	p.saved.Store(time.Now().UnixNano())
+	p.budget.Saved()
 	return nil
 }
 

@@ -76,7 +76,7 @@ func (c *consumer) take(m *sink.Stored, place int) {
 		if err := json.Unmarshal(m.Data, &marker); err != nil {
 			c.fail("%s: %v", m.ID, err)
 		}
-		resource := strings.Split(attribute(m, "partitionkey"), "/")[2]
+		resource := strings.Join(strings.Split(attribute(m, "partitionkey"), "/")[1:3], "/")
 		n := strings.Join([]string{marker.N.String(), resource, marker.Namespace}, " ")
 		if typ == "resync-started" {
 			c.told[n] = map[string]bool{}
@@ -140,7 +140,7 @@ func (c *consumer) sweep(told map[string]bool, resource, namespace string, place
 	maps.DeleteFunc(c.open, func(at int, _ sink.Stored) bool { return at <= place })
 	maps.DeleteFunc(c.held, func(key string, h holding) bool {
 		parts := strings.Split(key, "/")
-		within := parts[2] == resource && (namespace == "" || parts[3] == namespace)
+		within := parts[1]+"/"+parts[2] == resource && (namespace == "" || parts[3] == namespace)
 		return within && h.typ != "deleted" && !told[key]
 	})
 }

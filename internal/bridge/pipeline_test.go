@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +21,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -154,23 +158,75 @@ func TestPipeline_whose_position_stays_keeps_little_of_deleted_objects(t *testin
 			come()
 		}
 		assert.Greater(t, gone, 2000)
-		var waiting sync.WaitGroup
-		waiting.Go(func() {
+		come500 := make(chan struct{})
+		go func() {
+			defer close(come500)
 			for range 500 {
 				come()
 			}
-		})
+		}()
 		<-time.After(time.Minute)
 		assert.LessOrEqual(t, held(), int64(1<<20))
 		close(gate)
-		for began := time.Now(); gone < 3000; {
-			r.settle()
-			require.NoError(t, r.commit(t.Context()))
-			if <-time.After(commitEvery); time.Since(began) > time.Minute {
-				t.Fatalf("%d bytes are in the buffer a minute later, and %d of deleted objects", r.budget.Bytes(), r.budget.Gone())
+		commits := time.NewTicker(commitEvery)
+		defer commits.Stop()
+		for began, over := time.Now(), false; !over; {
+			select {
+			case <-come500:
+				over = true
+			case <-commits.C:
+				require.NoError(t, r.commit(t.Context()))
+				assert.Less(t, time.Since(began), time.Minute, "%d bytes are in the buffer", r.budget.Bytes())
 			}
 		}
-		waiting.Wait()
+		_ = r.stop()
+	})
+}
+
+// slowDisk fails each commit once it is full, after a while.
+type slowDisk struct {
+	memoryStore
+	full atomic.Bool
+}
+
+func (s *slowDisk) Commit(ctx context.Context, b *checkpoint.Batch) error {
+	if !s.full.Load() {
+		return s.memoryStore.Commit(ctx, b)
+	}
+	return cmp.Or(pause.For(ctx, 5*time.Second), errors.New("no space left on device"))
+}
+
+// Objects come and go while no commit succeeds.
+func TestPipeline_whose_checkpoint_cannot_be_saved_keeps_little_of_deleted_objects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &slowDisk{}
+		r, s := startStream(t, newFakeLog(), disk)
+		disk.full.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			for version := 1; ctx.Err() == nil; version += 2 {
+				name := "o-" + strconv.Itoa(version)
+				for i, op := range []source.Op{source.Added, source.Deleted} {
+					ticket, err := s.Admit(ctx, strconv.Itoa(version+i), 1<<10)
+					if err != nil {
+						return
+					}
+					id := source.Ident{Namespace: "default", Name: name, UID: name, ResourceVersion: strconv.Itoa(version + i)}
+					s.Deliver(source.Change{
+						Op: op, Ident: id, Body: source.NewBody([]byte(`{"metadata":{}}`)), Reason: source.ReasonWatch,
+						Seen: time.Now(), Ticket: ticket, Size: 1 << 10,
+					})
+				}
+			}
+		})
+		for range 10 {
+			<-time.After(commitEvery)
+			require.Error(t, r.commit(t.Context()))
+			assert.LessOrEqual(t, r.budget.Bytes()+r.budget.Gone(), r.budget.Limit()+1<<10, "and an object that passes alone")
+		}
+		cancel()
+		reading.Wait()
 		_ = r.stop()
 	})
 }

@@ -37,8 +37,9 @@ type Budget struct {
 	ahead   atomic.Int64
 	drained chan struct{}
 	// trickled is when a watch read an object last although what is held of objects that are gone left no room, in
-	// nanoseconds since 1970.
+	// nanoseconds since 1970; saved: something was saved since then, so that it was of use.
 	trickled atomic.Int64
+	saved    atomic.Bool
 }
 
 // NewBudget returns a budget of so many bytes.
@@ -66,6 +67,9 @@ func (b *Budget) Gone() int64 { return b.all.reserved() }
 // Hold has so many bytes more be held of objects that are gone, or fewer. It never waits. They become fewer as
 // positions move and are saved, for which something has to be read.
 func (b *Budget) Hold(bytes int64) { b.all.reserve(bytes) }
+
+// Saved says that all that had to be saved is.
+func (b *Budget) Saved() { b.saved.Store(true) }
 
 // Count returns how many changes are held.
 func (b *Budget) Count() int64 { return b.count.Load() }
@@ -98,10 +102,10 @@ func (b *Budget) Acquire(ctx context.Context, size int, listed bool) error {
 }
 
 // awaitGone waits while what is held of objects that are gone leaves no room for so many bytes, even if nothing else is
-// held. An object is read every trickleEvery, as a version is complete only when a later one is seen. A list does not
-// wait: it may be what they wait for.
+// held. An object is read every trickleEvery, as a version is complete only when a later one is seen, but none while
+// nothing can be saved. A list does not wait: it may be what they wait for.
 func (b *Budget) awaitGone(ctx context.Context, size int64) error {
-	for gone := b.Gone(); gone > 0 && gone+size > b.Limit() && !due(&b.trickled); gone = b.Gone() {
+	for gone := b.Gone(); gone > 0 && gone+size > b.Limit() && !b.trickles(); gone = b.Gone() {
 		if err := pause.For(ctx, stepWait); err != nil {
 			return err
 		}
@@ -109,10 +113,14 @@ func (b *Budget) awaitGone(ctx context.Context, size int64) error {
 	return nil
 }
 
-// due reports whether the last time was trickleEvery ago, for one of those who ask, and is now then.
-func due(last *atomic.Int64) bool {
-	now, then := time.Now().UnixNano(), last.Load()
-	return now-then >= int64(trickleEvery) && last.CompareAndSwap(then, now)
+// trickles reports whether it is time to read an object for which there is no room, to one of those who ask.
+func (b *Budget) trickles() bool {
+	now, then := time.Now().UnixNano(), b.trickled.Load()
+	if now-then < int64(trickleEvery) || !b.saved.Load() || !b.trickled.CompareAndSwap(then, now) {
+		return false
+	}
+	b.saved.Store(false)
+	return true
 }
 
 // pace pauses a watch that is far ahead of the broker, for stepWait at most.

@@ -85,6 +85,7 @@ func TestBudget_a_watch_trickles_while_deleted_objects_leave_no_room(t *testing.
 		read := func(n int, listed bool) time.Duration {
 			began := time.Now()
 			for range n {
+				b.Saved()
 				require.NoError(t, b.Acquire(must.Within(t, time.Hour), 1<<10, listed))
 				b.Release(1<<10, listed)
 			}
@@ -96,9 +97,13 @@ func TestBudget_a_watch_trickles_while_deleted_objects_leave_no_room(t *testing.
 		assert.InDelta(t, 10*trickleEvery, read(10, false), float64(2*trickleEvery),
 			"one a second, or no position would move")
 		assert.Zero(t, read(10, true), "a list may be what they wait for")
+		b.Saved()
 		require.NoError(t, b.Acquire(t.Context(), 1<<10, false))
+		b.Saved()
 		require.Error(t, b.Acquire(must.Within(t, time.Hour), 1<<10, false), "one beside another that waits for the broker")
 		b.Release(1<<10, false)
+		read(1, false)
+		require.Error(t, b.Acquire(must.Within(t, time.Hour), 1<<10, false), "one while nothing is saved")
 		b.Hold(-b.Gone())
 		assert.Zero(t, read(100, false))
 	})

@@ -14,18 +14,19 @@ import (
 //
 // A ledger may be ahead of the position it is committed with, never behind: put the row before the ticket of its change
 // is settled, and commit in this order: read the position, [Ledger.Prune] to it, [Ledger.Take], commit
-// all of it in one batch.
+// all of it in one batch, and then [Ledger.Committed] or [Ledger.Untake].
 //
 // All methods may be called concurrently. The strings of keys and rows are kept as they are given.
 type Ledger struct {
 	mu   sync.Mutex
 	rows map[string]*line
 	live int
-	// gone are the tombstones that a position can drop. Held is about how many bytes they take, and keys in removed;
-	// hold is told each change of it, and is nil if nothing is counted any more.
-	gone tombstones
-	held int64
-	hold func(bytes int64)
+	// gone are the tombstones that a position can drop. Held is about how many bytes they take, and keys in removed and
+	// those, of taken bytes, that the last Take returned; hold is told each change of it, and is nil if nothing is
+	// counted any more.
+	gone        tombstones
+	held, taken int64
+	hold        func(bytes int64)
 	// dirty are the lines that changed since the last Take, and removed the keys whose lines were removed, some of
 	// which may be back.
 	dirty   []*line
@@ -42,7 +43,7 @@ type line struct {
 }
 
 // New returns a ledger of what was committed. Rows may be nil. Hold is told about how many bytes more, or fewer, are
-// held of objects that do not exist any more: until [Ledger.Prune] and [Ledger.Take], and not longer. It is called with
+// held of objects that do not exist any more: until [Ledger.Prune] and [Ledger.Committed], and not longer. It is called with
 // a lock of the ledger, before New returns too, and must not call the ledger.
 func New(rows map[string]checkpoint.Row, hold func(bytes int64)) *Ledger {
 	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}, hold: hold}
@@ -316,8 +317,8 @@ func (l *Ledger) liveKeys() []string {
 	return keys
 }
 
-// Take returns what changed since the last Take: rows to put and keys to drop, each key in one of the two. If
-// they could not be committed they are owed to [Ledger.Untake].
+// Take returns what changed since the last Take: rows to put and keys to drop, each key in one of the two. What becomes
+// of them is owed to [Ledger.Committed] or [Ledger.Untake], unless there are none.
 func (l *Ledger) Take() (put map[string]checkpoint.Row, drop []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -332,15 +333,31 @@ func (l *Ledger) Take() (put map[string]checkpoint.Row, drop []string) {
 		}
 	}
 	for key := range l.removed {
-		l.weigh(-removedBytes - int64(len(key)))
-		if _, back := l.rows[key]; !back {
-			drop = append(drop, key)
+		bytes := removedBytes + int64(len(key))
+		if _, back := l.rows[key]; back {
+			l.weigh(-bytes)
+			continue
 		}
+		l.taken += bytes
+		drop = append(drop, key)
 	}
 	clear(l.dirty)
 	l.dirty = l.dirty[:0]
 	clear(l.removed)
 	return put, drop
+}
+
+// Committed says that what Take returned is committed.
+func (l *Ledger) Committed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endTaken()
+}
+
+// endTaken counts what Take returned no longer; the caller holds mu.
+func (l *Ledger) endTaken() {
+	l.weigh(-l.taken)
+	l.taken = 0
 }
 
 // Untake gives back what Take returned: the next Take returns it again, in the state of that moment.
@@ -353,6 +370,7 @@ func (l *Ledger) Untake(put map[string]checkpoint.Row, drop []string) {
 	for _, key := range drop {
 		l.owe(key)
 	}
+	l.endTaken() // behind what is owed again, or something could be read in between
 }
 
 // owe has a key taken again; the caller holds mu.
