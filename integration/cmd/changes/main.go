@@ -211,7 +211,8 @@ func (t *tester) compile(ctx context.Context, pkg, bin string, flags ...string) 
 
 // run runs tests of a package in its directory. The error says that one of them failed.
 func (t *tester) run(ctx context.Context, pkg, bin, tests string) (output string, err error) {
-	cmd := exec.CommandContext(ctx, bin, "-test.v", "-test.failfast", "-test.run", tests, "-test.timeout", t.timeout.String())
+	cmd := exec.CommandContext(ctx, bin, "-test.v", "-test.failfast", "-test.run", tests,
+		"-test.timeout", t.timeout.String())
 	cmd.Dir = filepath.Join(t.root, pkg)
 	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=true") // else rapid leaves a file in the tree
 	all, err := cmd.CombinedOutput()

@@ -43,8 +43,8 @@ type line struct {
 }
 
 // New returns a ledger of what was committed. Rows may be nil. Hold is told about how many bytes more, or fewer, are
-// held of objects that do not exist any more: until [Ledger.Prune] and [Ledger.Committed], and not longer. It is called with
-// a lock of the ledger, before New returns too, and must not call the ledger.
+// held of objects that do not exist any more: until [Ledger.Prune] and [Ledger.Committed], and not longer. It is called
+// with a lock of the ledger, before New returns too, and must not call the ledger.
 func New(rows map[string]checkpoint.Row, hold func(bytes int64)) *Ledger {
 	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}, hold: hold}
 	for key, row := range rows {

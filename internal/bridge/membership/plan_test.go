@@ -376,7 +376,8 @@ retire pods.v1/shop: its namespace is not selected, or does not exist
 		},
 		{
 			"another resource has as its plural what a name meant by a short name", named("wi"),
-			serves("widgets.v1.x", "wi.v1.y"), Namespaces{},
+			serves("widgets.v1.x", "wi.v1.y"),
+			Namespaces{},
 			[]Stored{stored("widgets.v1.x", "wi")},
 			`run widgets.v1.x as 0 from widgets.v1.x same true
 0 widgets.x wi.y: the name may mean several resources, and keeps the meaning that it had
