@@ -450,7 +450,7 @@ func TestWatches_begin_at_a_start_where_all_members_find_their_places(t *testing
 	for _, backlog := range []int{1, 5} {
 		inCompany(t, func(t *testing.T, s *stage, c *company) {
 			const n = 300
-			s.latency = 50 * time.Millisecond // checks take longer than the watch waits for more readers
+			s.latency = 5 * time.Millisecond
 			for i := range n * (backlog + 1) {
 				s.write(fmt.Sprint("n", i%n), 1)
 			}
