@@ -471,6 +471,30 @@ func TestWatches_begin_at_a_start_where_all_members_find_their_places(t *testing
 	}
 }
 
+// Whose check takes long finds its place in a watch that a quicker one has asked for.
+func TestWatches_have_a_place_for_who_still_checks_the_history(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		for range 30 {
+			s.write("a", 1)
+			s.write("b", 1)
+			s.write("c", 1)
+		}
+		alone := c.join("c", "90")
+		c.watch(map[string]int{"c": 1})
+		s.change(func() { s.latency = 3 * gatherFor })
+		slow := c.join("a", "12")
+		synctest.Wait()
+		s.change(func() { s.latency = 0 })
+		quick := c.join("b", "50")
+		c.saw(29, slow)
+		c.saw(17, quick)
+		c.saw(3, alone)
+		assert.Equal(t, 1, s.narrowly(), "watches for one namespace were asked for: that of the first")
+		c.check(12, "a", slow)
+		c.check(50, "b", quick)
+	})
+}
+
 // The API server has forgotten what came before the positions of some readers.
 func TestWatches_are_refused_to_those_who_come_too_late_only(t *testing.T) {
 	inCompany(t, func(t *testing.T, s *stage, c *company) {

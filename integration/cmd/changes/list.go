@@ -718,7 +718,7 @@ var firstCase = slices.Concat(
 			"TestWatches_that_have_expired_are_no_excuse_for_another_history"),
 		broken("a reader takes its place in a shared watch before it looks at the history",
 			`{ w.reserved = w.membership.attach(version, true) }`, `{ _ = version }`,
-			"TestWatches_begin_at_a_start_where_all_members_find_their_places"),
+			"TestWatches_have_a_place_for_who_still_checks_the_history"),
 	),
 	in("source/sharedwatch.go",
 		broken("a shared watch waits a second for those who check the history",
