@@ -140,11 +140,11 @@ func (p *session) commit(ctx context.Context) error {
 			}
 			if at, ok := b.Streams[s.name]; ok {
 				s.committed, s.stored = at, true
+				s.savedAt.Store(&at.Position)
 			}
 		}
 	}
 	p.saved.Store(time.Now().UnixNano())
-	p.budget.Saved()
 	return nil
 }
 

@@ -77,6 +77,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		pending: map[string]*object{}, again: make(chan source.Why, 1), resync: newResyncs(),
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(),
 	}
+	s.savedAt.Store(&saved.Position)
 	s.refused = newRefusals(&p.refusals, saved.Refused)
 	s.saved.Kind, s.saved.Namespaced = at.Kind, at.Namespaced
 	s.saved.ResyncDue = saved.ResyncDue || !stored && p.resyncNew && !spec.SkipSnapshot

@@ -196,37 +196,82 @@ func (s *slowDisk) Commit(ctx context.Context, b *checkpoint.Batch) error {
 	return cmp.Or(pause.For(ctx, 5*time.Second), errors.New("no space left on device"))
 }
 
-// Objects come and go while no commit succeeds.
-func TestPipeline_whose_checkpoint_cannot_be_saved_keeps_little_of_deleted_objects(t *testing.T) {
+// comeAndGo has a watch show an object and its deletion, and so on, a hundred changes a second, until ctx ends. It
+// returns how many it has shown.
+func comeAndGo(ctx context.Context, s *stream) (shown *atomic.Int64, wait func()) {
+	shown = &atomic.Int64{}
+	shown.Store(10)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for pause.For(ctx, 10*time.Millisecond) == nil {
+			version := shown.Add(1)
+			name, op := "o-"+strconv.FormatInt(version/2, 10), source.Added
+			if version%2 == 1 {
+				op = source.Deleted
+			}
+			id := source.Ident{Namespace: "default", Name: name, UID: name, ResourceVersion: strconv.FormatInt(version, 10)}
+			ticket, err := s.Admit(ctx, id.ResourceVersion, 1<<10)
+			if err != nil {
+				return
+			}
+			s.Deliver(source.Change{
+				Op: op, Ident: id, Body: source.NewBody([]byte(`{"metadata":{}}`)), Reason: source.ReasonWatch,
+				Seen: time.Now(), Ticket: ticket, Size: 1 << 10,
+			})
+		}
+	})
+	return shown, reading.Wait
+}
+
+// Objects come and go while no commit succeeds, or while one event is not acknowledged.
+func TestPipeline_whose_checkpoint_or_position_stays_reads_no_more_than_there_is_room(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{}
 		r, s := startStream(t, newFakeLog(), disk)
-		disk.full.Store(true)
+		snapshot(t, s, "10")
 		ctx, cancel := context.WithCancel(t.Context())
-		var reading sync.WaitGroup
-		reading.Go(func() {
-			for version := 1; ctx.Err() == nil; version += 2 {
-				name := "o-" + strconv.Itoa(version)
-				for i, op := range []source.Op{source.Added, source.Deleted} {
-					ticket, err := s.Admit(ctx, strconv.Itoa(version+i), 1<<10)
-					if err != nil {
-						return
-					}
-					id := source.Ident{Namespace: "default", Name: name, UID: name, ResourceVersion: strconv.Itoa(version + i)}
-					s.Deliver(source.Change{
-						Op: op, Ident: id, Body: source.NewBody([]byte(`{"metadata":{}}`)), Reason: source.ReasonWatch,
-						Seen: time.Now(), Ticket: ticket, Size: 1 << 10,
-					})
-				}
+		shown, wait := comeAndGo(ctx, s)
+		bounded := func(during time.Duration) {
+			for began := time.Now(); time.Since(began) < during; {
+				<-time.After(commitEvery)
+				_ = r.commit(t.Context())
+				require.LessOrEqual(t, r.budget.Bytes()+r.budget.Gone(), r.budget.Limit()+2<<10,
+					"and the objects of two versions, that pass alone")
 			}
-		})
-		for range 10 {
-			<-time.After(commitEvery)
-			require.Error(t, r.commit(t.Context()))
-			assert.LessOrEqual(t, r.budget.Bytes()+r.budget.Gone(), r.budget.Limit()+1<<10, "and an object that passes alone")
 		}
+		disk.full.Store(true)
+		bounded(5 * time.Minute)
+		before := shown.Load()
+		disk.full.Store(false)
+		stuck := s.tracker.Open("", time.Now())
+		bounded(5 * time.Minute)
+		require.Greater(t, shown.Load(), before, "the checkpoint was saved again")
+		before = shown.Load()
+		s.tracker.Settle(stuck)
+		bounded(time.Minute)
+		require.Greater(t, shown.Load(), before+100, "the position moves again")
 		cancel()
-		reading.Wait()
+		wait()
+		_ = r.stop()
+	})
+}
+
+// What another stream of the pipeline holds leaves no room, and stays.
+func TestPipeline_reads_a_little_while_deleted_objects_leave_no_room(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, r, s := listed(t, "10")
+		r.budget.Hold(r.budget.Limit())
+		ctx, cancel := context.WithCancel(t.Context())
+		shown, wait := comeAndGo(ctx, s)
+		const commits = 100
+		for range commits {
+			<-time.After(commitEvery)
+			require.NoError(t, r.commit(t.Context()))
+			require.LessOrEqual(t, r.budget.Gone(), r.budget.Limit()+2<<10)
+		}
+		assert.Greater(t, shown.Load(), int64(commits/2), "one object is read with each commit, or the position would not move")
+		cancel()
+		wait()
 		_ = r.stop()
 	})
 }

@@ -48,6 +48,8 @@ type stream struct {
 	fingerprint string
 	// stored: the store knows the stream. It is the committer's own, as committed is.
 	stored bool
+	// savedAt is the position that the store has.
+	savedAt atomic.Pointer[string]
 	// epoch and since are those of what is read now. Saved may have those of the list that follows already.
 	epoch uint64
 	since atomic.Uint64
@@ -96,10 +98,25 @@ func (o *often) set(interval time.Duration) {
 
 // Admit implements source.Feed.
 func (s *stream) Admit(ctx context.Context, version string, size int) (source.Ticket, error) {
-	if err := s.session.budget.Acquire(ctx, size, version == ""); err != nil {
+	budget, listed := s.session.budget, version == ""
+	if !listed {
+		if err := budget.AwaitGone(ctx, size, s.upToDate); err != nil {
+			return 0, err
+		}
+	}
+	if err := budget.Acquire(ctx, size, listed); err != nil {
 		return 0, err
 	}
 	return source.Ticket(s.tracker.Open(version, time.Now())), nil
+}
+
+// upToDate reports whether all that was read is in the log, and the position saved. Then the next object may be read
+// although what is held of deleted ones leaves no room: it shows that the version before is complete, and where the
+// position moves it makes room. So no more is held beyond the room than the objects of the last two versions.
+func (s *stream) upToDate() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tracker.Pending() == 0 && *s.savedAt.Load() == s.position()
 }
 
 // Deliver implements source.Feed: what is not news is dropped, the rest waits for its turn.

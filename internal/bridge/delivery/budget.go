@@ -20,8 +20,6 @@ const (
 	// leastSize is how much a change counts at least: no less than what is held of its object if it is a deletion, once
 	// that is published.
 	leastSize = 640
-	// trickleEvery is how often a watch reads an object while what is held of objects that are gone leaves no room.
-	trickleEvery = time.Second
 )
 
 // Budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement, and those that it
@@ -36,10 +34,6 @@ type Budget struct {
 	// is left.
 	ahead   atomic.Int64
 	drained chan struct{}
-	// trickled is when a watch read an object last although what is held of objects that are gone left no room, in
-	// nanoseconds since 1970; saved: something was saved since then, so that it was of use.
-	trickled atomic.Int64
-	saved    atomic.Bool
 }
 
 // NewBudget returns a budget of so many bytes.
@@ -68,9 +62,6 @@ func (b *Budget) Gone() int64 { return b.all.reserved() }
 // positions move and are saved, for which something has to be read.
 func (b *Budget) Hold(bytes int64) { b.all.reserve(bytes) }
 
-// Saved says that all that had to be saved is.
-func (b *Budget) Saved() { b.saved.Store(true) }
-
 // Count returns how many changes are held.
 func (b *Budget) Count() int64 { return b.count.Load() }
 
@@ -78,16 +69,11 @@ func (b *Budget) Count() int64 { return b.count.Load() }
 // ctx's; then nothing was taken.
 func (b *Budget) Acquire(ctx context.Context, size int, listed bool) error {
 	size = max(size, leastSize)
-	var err error
+	wait := b.pace
 	if listed {
-		err = b.lists.acquire(ctx, size)
-	} else {
-		err = b.awaitGone(ctx, int64(size))
-		if err == nil {
-			err = b.pace(ctx)
-		}
+		wait = func(ctx context.Context) error { return b.lists.acquire(ctx, size) }
 	}
-	if err != nil {
+	if err := wait(ctx); err != nil {
 		return err
 	}
 	if err := b.all.acquire(ctx, size); err != nil {
@@ -101,26 +87,17 @@ func (b *Budget) Acquire(ctx context.Context, size int, listed bool) error {
 	return nil
 }
 
-// awaitGone waits while what is held of objects that are gone leaves no room for so many bytes, even if nothing else is
-// held. An object is read every trickleEvery, as a version is complete only when a later one is seen, but none while
-// nothing can be saved. A list does not wait: it may be what they wait for.
-func (b *Budget) awaitGone(ctx context.Context, size int64) error {
-	for gone := b.Gone(); gone > 0 && gone+size > b.Limit() && !b.trickles(); gone = b.Gone() {
+// AwaitGone waits while what is held of objects that are gone leaves no room for a change of so many bytes, and pass,
+// which is asked every stepWait, returns false. It is for what a watch shows: a list may be what makes room. The error
+// is ctx's.
+func (b *Budget) AwaitGone(ctx context.Context, size int, pass func() bool) error {
+	need := int64(max(size, leastSize))
+	for gone := b.Gone(); gone > 0 && gone+need > b.Limit() && !pass(); gone = b.Gone() {
 		if err := pause.For(ctx, stepWait); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// trickles reports whether it is time to read an object for which there is no room, to one of those who ask.
-func (b *Budget) trickles() bool {
-	now, then := time.Now().UnixNano(), b.trickled.Load()
-	if now-then < int64(trickleEvery) || !b.saved.Load() || !b.trickled.CompareAndSwap(then, now) {
-		return false
-	}
-	b.saved.Store(false)
-	return true
 }
 
 // pace pauses a watch that is far ahead of the broker, for stepWait at most.

@@ -79,33 +79,25 @@ func TestBudget_what_is_held_of_deleted_objects_leaves_less_room(t *testing.T) {
 }
 
 // Nothing else is held, so that nothing else will make room.
-func TestBudget_a_watch_trickles_while_deleted_objects_leave_no_room(t *testing.T) {
+func TestBudget_a_watch_waits_while_deleted_objects_leave_no_room(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1 << 20)
-		read := func(n int, listed bool) time.Duration {
-			began := time.Now()
-			for range n {
-				b.Saved()
-				require.NoError(t, b.Acquire(must.Within(t, time.Hour), 1<<10, listed))
-				b.Release(1<<10, listed)
-			}
-			return time.Since(began)
+		pass := false
+		await := func(during time.Duration) error {
+			return b.AwaitGone(must.Within(t, during), 1<<10, func() bool { return pass })
 		}
 		b.Hold(1<<20 - 1<<10)
-		assert.Zero(t, read(10, false), "there is room for one at a time")
+		require.NoError(t, await(0), "there is room for one")
 		b.Hold(1)
-		assert.InDelta(t, 10*trickleEvery, read(10, false), float64(2*trickleEvery),
-			"one a second, or no position would move")
-		assert.Zero(t, read(10, true), "a list may be what they wait for")
-		b.Saved()
-		require.NoError(t, b.Acquire(t.Context(), 1<<10, false))
-		b.Saved()
-		require.Error(t, b.Acquire(must.Within(t, time.Hour), 1<<10, false), "one beside another that waits for the broker")
+		require.Error(t, await(time.Hour))
+		time.AfterFunc(time.Minute, func() { pass = true })
+		require.NoError(t, await(time.Minute+stepWait), "it may be read although there is no room")
+		require.NoError(t, b.Acquire(t.Context(), 1<<10, false), "one without room, beside no other")
+		require.Error(t, b.Acquire(must.Within(t, time.Hour), 1<<10, false), "one beside another")
 		b.Release(1<<10, false)
-		read(1, false)
-		require.Error(t, b.Acquire(must.Within(t, time.Hour), 1<<10, false), "one while nothing is saved")
-		b.Hold(-b.Gone())
-		assert.Zero(t, read(100, false))
+		pass = false
+		time.AfterFunc(time.Minute, func() { b.Hold(-1) })
+		require.NoError(t, await(time.Minute+stepWait), "there is room again")
 	})
 }
 
