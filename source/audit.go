@@ -99,11 +99,11 @@ func ItemAt(ctx context.Context, c *Client, s Stream, namespace, name, version s
 func ReadAt(
 	ctx context.Context, c *Client, s Stream, namespace, name, version string,
 ) (id Ident, raw []byte, found bool, err error) {
-	return readAt(ctx, c, s, Ident{Namespace: namespace, Name: name}, pageQuery{exact: version, identities: true})
+	return readState(ctx, c, s, Ident{Namespace: namespace, Name: name}, pageQuery{exact: version, identities: true})
 }
 
-// readAt is ReadAt with a key and a query.
-func readAt(
+// readState is ReadAt with a key and a query.
+func readState(
 	ctx context.Context, c *Client, s Stream, key Ident, q pageQuery,
 ) (id Ident, raw []byte, found bool, err error) {
 	if q.exact == "" {

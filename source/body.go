@@ -84,15 +84,16 @@ func classSize(c int) int {
 	return base + ((c-1)%4+1)*(base/4)
 }
 
-// changeSize is about what a change takes besides its body: itself, its ticket, its identity and its place in a queue.
-const changeSize = 256
+// changeOverhead is about what a change takes besides its body: itself, its ticket, its identity and its place in a
+// queue.
+const changeOverhead = 256
 
 // held returns what a change with a body of n bytes takes in memory. Small objects are much larger than their JSON.
 func held(n int) int {
 	if c := class(n); c >= 0 {
 		n = classSize(c)
 	}
-	return n + changeSize
+	return n + changeOverhead
 }
 
 // NewBody copies the parts, in order, into a body with one reference.

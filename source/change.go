@@ -9,6 +9,8 @@ import (
 	"iter"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Op is what happened to an object, as seen by the stream it belongs to.
@@ -71,6 +73,11 @@ func (r Resource) String() string {
 		s += "." + r.Group
 	}
 	return s
+}
+
+// GroupResource returns group and resource without the version.
+func (r Resource) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: r.Group, Resource: r.Resource}
 }
 
 // Stream is one resource in one scope: what one watch delivers.

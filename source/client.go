@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -213,6 +214,17 @@ func (c *Client) listPage(ctx context.Context, s Stream, page pageQuery) (io.Rea
 	return c.get(ctx, c.url(s, q), accept, s.GroupResource())
 }
 
+const (
+	// A watch is asked to end after five to ten minutes, so that the watches of many bridges and streams spread
+	// over the API servers again after one of them was away.
+	watchAtLeast, watchSpread = 5 * time.Minute, 5 * time.Minute
+	// watchGrace is how long after that an open watch is taken for dead.
+	watchGrace = 30 * time.Second
+)
+
+// watchTime returns for how long a watch is to be asked for.
+func watchTime() time.Duration { return watchAtLeast + rand.N(watchSpread) }
+
 // watch opens a watch for everything after version.
 func (c *Client) watch(ctx context.Context, s Stream, version string, timeout time.Duration) (io.ReadCloser, error) {
 	q := selectors(s)
@@ -281,11 +293,6 @@ func refused(resp *http.Response, what schema.GroupResource) error {
 		return &apierrors.StatusError{ErrStatus: status}
 	}
 	return apierrors.NewGenericServerResponse(resp.StatusCode, http.MethodGet, what, "", string(body), after, true)
-}
-
-// GroupResource returns group and resource without the version.
-func (r Resource) GroupResource() schema.GroupResource {
-	return schema.GroupResource{Group: r.Group, Resource: r.Resource}
 }
 
 func selectors(s Stream) url.Values {

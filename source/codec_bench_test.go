@@ -4,11 +4,9 @@ package source
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -116,41 +114,6 @@ func BenchmarkList(b *testing.B) {
 				}))(b)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/object")
-		})
-	}
-}
-
-// BenchmarkSharedWatch is what a frame of a pod costs that several streams follow, until each of them has it.
-func BenchmarkSharedWatch(b *testing.B) {
-	for _, followers := range []int{1, 2, 300} {
-		b.Run(fmt.Sprint(followers), func(b *testing.B) {
-			w := NewWatches(nil, 16<<20)
-			s := &sharedWatch{
-				watches: w, scope: Stream{Resource: Resource{Namespaced: true}},
-				followers: map[string][]*follower{}, room: make(chan struct{}, 1),
-			}
-			var all []*follower
-			for i := range followers {
-				m := &membership{watches: w}
-				if i > 1 {
-					m.stream.Namespace = fmt.Sprint("other", i)
-				}
-				all = append(all, s.follow(m, 0))
-			}
-			pod := rawjsontest.Pod(1)
-			pod.ResourceVersion = "100"
-			object := rawjsontest.ServerObject(b, runtime.Object(pod))
-			b.SetBytes(int64(len(object)))
-			b.ReportAllocs()
-			for b.Loop() {
-				e := must.Get(newEvent(&frame{Frame: rawjson.Frame{Type: rawjson.Modified, Object: object}}, true))(b)
-				require.NoError(b, s.hand(b.Context(), e))
-				for _, f := range all[:min(followers, 2)] {
-					if f, err := f.next(b.Context()); err != nil || len(f.Object) == 0 {
-						b.Fatal(err)
-					}
-				}
-			}
 		})
 	}
 }

@@ -37,9 +37,6 @@ func (c *ownConnection) since() time.Time { return c.opened }
 
 func (c *ownConnection) close() { _ = c.body.Close() }
 
-// shareEvery is how often a reader with a watch of its own looks for a shared one, besides at each bookmark.
-const shareEvery = 100 * time.Millisecond
-
 // open opens a watch for everything after version, and calls check before anything of it can be read. The error may be
 // that of check. A reader takes its place in a shared watch before that, as those who come later may find none.
 func (w *wire) open(
@@ -85,44 +82,8 @@ func (w *wire) unreserve() {
 // share returns the shared watch from behind version on, for a reader with a watch of its own that can change over;
 // else nil.
 func (w *wire) share(c connection, version string, bookmark bool) *follower {
-	m := w.membership
-	if _, own := c.(*ownConnection); !own || m == nil || m.group.size.Load() < 2 {
+	if _, own := c.(*ownConnection); !own {
 		return nil
 	}
-	if now := time.Now(); bookmark || now.Sub(m.tried) >= shareEvery {
-		m.tried = now
-		return m.attach(version, false)
-	}
-	return nil
-}
-
-// frame is one event of a watch.
-type frame struct {
-	rawjson.Frame
-	// shared is what is known already of a frame that others read, too; else it is nil.
-	shared *event
-}
-
-// version returns that of a bookmark.
-func (f *frame) version() (string, error) {
-	if f.shared != nil {
-		return f.shared.identity.ResourceVersion, nil
-	}
-	return rawjson.Version(f.Object)
-}
-
-// identity returns that of an object.
-func (f *frame) identity(namespaced bool) (Identity, error) {
-	if f.shared != nil {
-		return f.shared.identity, nil
-	}
-	return parseObject(f.Object, namespaced)
-}
-
-// body returns the object with a reference for the caller.
-func (f *frame) body() *Body {
-	if f.shared != nil {
-		return f.shared.body.Retain()
-	}
-	return NewBody(f.Object)
+	return w.membership.rejoin(version, bookmark)
 }

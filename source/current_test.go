@@ -30,7 +30,7 @@ func current(t *testing.T, server *cluster, before func(told int) error) (told [
 		assert.True(t, err != nil || version != "" && (at == "" || version == at), "the list is of %q, its end of %q",
 			version, at)
 	}()
-	version, err = Current(t.Context(), server.script.client(), configMaps, func(item *Item) error {
+	version, err = Current(t.Context(), dial(t, server.script), configMaps, func(item *Item) error {
 		if before != nil {
 			if err := before(len(told)); err != nil {
 				return err

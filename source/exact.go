@@ -32,7 +32,7 @@ func (c *Client) readExact(
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	q.limit, q.placed = 1, true
-	meta, err := c.readPage(ctx, s.only(key.Namespace, key.Name), q, func(raw []byte) error {
+	meta, err := c.readPage(ctx, only(s, key.Namespace, key.Name), q, func(raw []byte) error {
 		id, err := parseObject(raw, s.Namespaced)
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func (c *Client) readExact(
 }
 
 // only narrows a stream to one object, in the object's own namespace: there the API server reads it without a list.
-func (s Stream) only(namespace, name string) Stream {
+func only(s Stream, namespace, name string) Stream {
 	field := "metadata.name=" + fields.EscapeValue(name)
 	s.Namespace, s.FieldSelector = namespace, strings.TrimSuffix(field+","+s.FieldSelector, ",")
 	return s

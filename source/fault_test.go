@@ -45,19 +45,10 @@ func mustBackOff(t *testing.T, waits []time.Duration) {
 	t.Helper()
 	require.GreaterOrEqual(t, len(waits), 10, "only %d repetitions", len(waits))
 	for i, wait := range waits {
-		least := min(firstDelay<<min(i, 9), lastDelay) * 3 / 4
-		assert.True(t, wait >= least && wait <= lastDelay*5/4+time.Second,
+		least := min(100*time.Millisecond<<min(i, 9), 30*time.Second) * 3 / 4
+		assert.True(t, wait >= least && wait <= 30*time.Second*5/4+time.Second,
 			"repetition %d came after %v, want at least %v and at most half a minute or so", i, wait, least)
 	}
-}
-
-// Objects without an identity, as some aggregated API servers send them.
-var nameless = map[string]string{
-	"name": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"default","uid":"u-x",` +
-		`"resourceVersion":"9"}}`,
-	"uid": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default",` +
-		`"resourceVersion":"9"}}`,
-	"resourceVersion": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default","uid":"u-x"}}`,
 }
 
 func TestReader_waits_in_sight_at_a_watched_object_without_identity(t *testing.T) {
@@ -156,18 +147,6 @@ func TestReader_waits_as_long_as_the_API_server_asks(t *testing.T) {
 	}
 }
 
-func TestBackoff_does_not_wait_for_ever_because_it_is_asked_to(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		var b backoff
-		err := refused(&http.Response{
-			StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"99999999999"}}, Body: http.NoBody,
-		}, configMaps.GroupResource())
-		require.NoError(t, b.wait(t.Context(), err))
-		assert.Equal(t, longestAsked, time.Since(begin), "waited")
-	})
-}
-
 func TestReader_asks_less_and_less_often_where_a_watch_ends_at_once(t *testing.T) {
 	for name, ends := range map[string]step{
 		"in good order": {},
@@ -207,7 +186,7 @@ func TestReader_forgets_earlier_failures_once_a_watch_works(t *testing.T) {
 			r := &recorder{}
 			_, _ = runUntil(t, s, r, minutes(4))
 			waits := s.waits()
-			assert.LessOrEqual(t, waits[len(waits)-1], 3*firstDelay,
+			assert.LessOrEqual(t, waits[len(waits)-1], 300*time.Millisecond,
 				"the first failure after it was waited, as if it belonged to those before")
 			assert.Equal(t, "watching", r.states[len(r.states)-1], "states are %v", r.states)
 			assert.Equal(t, 2, r.told("watching"), "states are %v", r.states)
@@ -226,7 +205,7 @@ func TestReader_takes_a_silent_API_server_for_a_dead_one(t *testing.T) {
 		"a list without an end": {[]step{
 			{want: "limit=1", body: strings.TrimSuffix(listOf("7", "", cm("a", "u-a", "3")), "]}"), hold: true},
 			{want: "limit=1", body: listOf("7", "", cm("a", "u-a", "3"))},
-		}, pageTimeout + time.Second},
+		}, 2*time.Minute + time.Second},
 		"no answer to a watch": {[]step{
 			{want: "limit=1", body: listOf("2", "")},
 			{want: "watch", mute: true},
@@ -236,7 +215,7 @@ func TestReader_takes_a_silent_API_server_for_a_dead_one(t *testing.T) {
 			{want: "limit=1", body: listOf("2", "")},
 			{want: "watch", hold: true},
 			{want: "watch", hold: true, body: frameOf("ADDED", cm("a", "u-a", "3"))},
-		}, watchAtLeast + watchSpread + watchGrace + time.Second},
+		}, 10*time.Minute + 30*time.Second + time.Second},
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			s, r := newScript(t, c.steps...), &recorder{}
@@ -276,12 +255,12 @@ func TestReader_holds_little_of_a_list_without_pages(t *testing.T) {
 		return listOf("7", "", items...)
 	}
 	must.RunInBubble(t, "small", func(t *testing.T) {
-		s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged / 2)}), &recorder{}
+		s, r := newScript(t, step{want: "limit=1", body: list(4 << 20)}), &recorder{}
 		got, _ := runUntil(t, s, r, lines(r, 10))
 		assert.True(t, len(got) == 10 && got[9] == "listed 7", "seen %v", got)
 	})
 	must.RunInBubble(t, "large", func(t *testing.T) {
-		s, r := newScript(t, step{want: "limit=1", body: list(maxUnpaged), repeats: true}), &recorder{}
+		s, r := newScript(t, step{want: "limit=1", body: list(8 << 20), repeats: true}), &recorder{}
 		got, _ := runUntil(t, s, r, minutes(1))
 		check(t, got)
 		n := r.counted("unreadable")

@@ -46,6 +46,9 @@ type follower struct {
 	passed bool
 }
 
+// begins reports whether the reader is shown what follows after version.
+func (f *follower) begins(version uint64) bool { return f.after == version }
+
 // pass says that the reader takes what comes from now on.
 func (f *follower) pass() {
 	f.watch.mu.Lock()
@@ -149,7 +152,7 @@ func (f *follower) detach() {
 	f.drop()
 	f.watch.remove(f)
 	f.stir()
-	f.member.observer.Restarted(restartReason(errDetached)) // now, as the reader may take long to see it
+	f.member.observer.Restarted("detached") // now, as the reader may take long to see it
 }
 
 // drop forgets what waits; the caller holds the watch's mu.

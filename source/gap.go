@@ -4,15 +4,10 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
-	"strconv"
-	"strings"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
@@ -110,47 +105,6 @@ func (w *wire) beginOldest(ctx context.Context) (rawjson.ListMeta, [][]byte, err
 		}
 	}
 	return w.firstPage(ctx, version)
-}
-
-// oldestWatchable returns the version that a refusal names as the oldest that can be watched, if it comes after shown.
-// API servers name it in the message only: "too old resource version: 72 (90)".
-func oldestWatchable(refusal error, shown string) string {
-	message, ok := strings.CutPrefix(statusMessage(refusal), "too old resource version: ")
-	if !ok {
-		return ""
-	}
-	_, message, _ = strings.Cut(message, "(")
-	oldest, found := strings.CutSuffix(message, ")")
-	o, ok := number(oldest)
-	s, known := number(shown)
-	if !found || !ok || !known || o <= s {
-		return ""
-	}
-	return oldest
-}
-
-// statusMessage returns what the API server said, without what was added on the way.
-func statusMessage(err error) string {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Message != "" {
-		return status.Status().Message
-	}
-	return err.Error()
-}
-
-// number returns a version as a number. Not all are, and only API servers that keep objects in etcd count revisions.
-func number(version string) (n uint64, ok bool) {
-	n, err := strconv.ParseUint(version, 10, 64)
-	return n, err == nil && version[0] != '0'
-}
-
-// later returns b if it is a later version than a, else a.
-func later(a, b string) string {
-	m, isNumber := number(a)
-	if n, ok := number(b); ok && isNumber && n > m {
-		return b
-	}
-	return a
 }
 
 // difference is an object that is not, at the end of a gap, what was published of it. Both are without a name where

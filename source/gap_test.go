@@ -25,7 +25,7 @@ func TestReader_lists_at_the_oldest_version_and_watches_on_from_there(t *testing
 				write{rev: 41, name: "a", uid: "u-a"}, write{rev: 42, name: "b", uid: "u-b"}, write{rev: 43, name: "b", gone: true})
 			server.oldest = 40
 			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-			got, _ := server.run(r, bounds, until(r, "deleted b@43 watch"))
+			got, _ := runAt(server, r, bounds, until(r, "deleted b@43 watch"))
 			check(t, got, "gap 40", "added a@20 relist", "listed 40", "updated a@41 watch", "added b@42 watch",
 				"deleted b@43 watch")
 		})
@@ -39,7 +39,7 @@ func TestReader_never_lists_at_a_version_before_what_was_shown(t *testing.T) {
 		server := newCluster(t, 60, writes...)
 		server.oldest = 40
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 45)}}
-		got, _ := server.run(r, enough, until(r, "added c@46 watch"))
+		got, _ := runAt(server, r, enough, until(r, "added c@46 watch"))
 		check(t, got, "gap 45", "added a@3 relist", "added b@45 relist", "listed 45", "added c@46 watch")
 	})
 	must.RunInBubble(t, "by the watch before", func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestReader_never_lists_at_a_version_before_what_was_shown(t *testing.T) {
 		}
 		server.oldest = 5
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-		got, _ := server.run(r, enough, until(r, "added c@46 watch"))
+		got, _ := runAt(server, r, enough, until(r, "added c@46 watch"))
 		check(t, got, "added b@45 watch", "gap 45", "added a@3 relist", "added b@45 relist", "listed 45", "added c@46 watch")
 	})
 }
@@ -108,7 +108,7 @@ func TestReader_lists_at_the_newest_version_where_it_must(t *testing.T) {
 					write{rev: 55, name: "a", uid: "u-a"})
 				server.oldest, server.fault = 40, c.fault
 				r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-				got, err := server.run(r, bounds, until(r, "listed 60"))
+				got, err := runAt(server, r, bounds, until(r, "listed 60"))
 				want := []string{"gap 60", "added a@55 relist", "listed 60"}
 				if c.back && bounds != (Recovery{}) {
 					want = append([]string{"updated a@20 recovered"}, want...)
@@ -188,7 +188,7 @@ func TestReader_reads_back_what_is_left_where_it_lists_at_the_newest_version(t *
 				return nil
 			}
 			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-			reader := Reader{Client: server.script.client(), Stream: configMaps, Recovery: c.bounds, Owed: c.owed}
+			reader := Reader{Client: clientOf(t, server.script), Stream: configMaps, Recovery: c.bounds, Owed: c.owed}
 			got := must.Get(runReader(t, reader, r, until(r, "listed 60")))(t)
 			check(t, got, append(c.want, "gap 60", "added a@55 relist", "listed 60")...)
 			assert.Contains(t, r.gap().Message, c.cause)
@@ -216,7 +216,7 @@ func TestReader_reads_nothing_back_from_an_etcd_that_was_restored(t *testing.T) 
 			return nil
 		}
 		r := &recorder{resume: "100", known: []Ident{known("a", "u-a", 30)}}
-		got, err := server.run(r, enough, func() bool { return false })
+		got, err := runAt(server, r, enough, func() bool { return false })
 		var rewound *RewoundError
 		require.ErrorAs(t, err, &rewound)
 		assert.Equal(t, 60, server.now, "etcd was restored behind the first look at its version")
@@ -238,7 +238,7 @@ func TestReader_waits_for_an_API_server_rather_than_make_the_gap_larger(t *testi
 			return nil
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-		got, _ := server.run(r, enough, until(r, "updated a@41 watch"))
+		got, _ := runAt(server, r, enough, until(r, "updated a@41 watch"))
 		check(t, got, "gap 40", "added a@3 relist", "listed 40", "updated a@41 watch")
 	})
 }
@@ -253,7 +253,7 @@ func TestReader_follows_an_oldest_version_that_moves_on_until_it_outruns_it(t *t
 			return nil
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-		got, _ := server.run(r, enough, until(r, "listed 100"))
+		got, _ := runAt(server, r, enough, until(r, "listed 100"))
 		check(t, got, "gap 50", "added a@3 relist", "listed 50", "gap 60", "added a@3 relist", "listed 60",
 			"gap 70", "added a@3 relist", "listed 70", "gap 100", "added a@96 relist", "listed 100")
 	})
@@ -271,7 +271,7 @@ func TestReader_begins_at_the_newest_version_again_where_a_list_at_an_old_one_ex
 			return nil
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 4)}}
-		got, _ := server.run(r, enough, until(r, "listed 60"))
+		got, _ := runAt(server, r, enough, until(r, "listed 60"))
 		check(t, got, "updated a@20 recovered", "gap 40", "added a@30 relist", "gap 60", "added a@30 relist",
 			"added b@4 relist", "listed 60")
 		if p := r.gap(); p.Message != "too old resource version: 5 (40)" {
@@ -303,7 +303,7 @@ func TestReader_keeps_to_the_oldest_version_as_long_as_watches_show_something(t 
 				frameOf("MODIFIED", cm("a", "u-a", strconv.Itoa(at+2)))}
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 5)}}
-		got, _ := server.run(r, Recovery{}, until(r, "updated a@199 watch"))
+		got, _ := runAt(server, r, Recovery{}, until(r, "updated a@199 watch"))
 		gaps := 0
 		for _, line := range got {
 			if strings.HasPrefix(line, "gap ") {

@@ -22,64 +22,6 @@ const (
 	maxUnpaged = 8 << 20
 )
 
-// list streams every object to the feed and returns stubs of them. The error is ctx's, a [RewoundError], or one of
-// expiry, after which a new list may succeed.
-func (w *wire) list(ctx context.Context) (*stubs, error) {
-	w.observer.State(Listing, nil)
-	w.unreserve() // a watch goes on from the list's version
-	// The first page tells the version before anything is published.
-	meta, first, err := w.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	version := meta.ResourceVersion
-	if err := w.startList(ctx, version); err != nil {
-		return nil, err
-	}
-	out := &stubs{}
-	take := func(raw []byte) error { return w.item(ctx, out, raw) }
-	for _, raw := range first {
-		if err := take(raw); err != nil {
-			return nil, err
-		}
-	}
-	for meta.Continue != "" {
-		if meta, err = w.page(ctx, pageQuery{limit: pageSize, token: meta.Continue}, expired, take); err != nil {
-			return nil, err
-		}
-	}
-	out.ResourceVersion = version
-	return out, w.note(ctx, Progress{Kind: Listed, Version: version, Objects: len(out.Items), Seen: time.Now()})
-}
-
-func (w *wire) startList(ctx context.Context, version string) error {
-	start := Progress{Kind: SnapshotStarted, Version: version, Seen: time.Now()}
-	if w.at != "" {
-		if err := w.checkVersion(w.at, version); err != nil {
-			return err
-		}
-		start.Kind, start.Why = Gap, Why{w.gap.why.Cause, w.gap.text()}
-	}
-	err := w.note(ctx, start)
-	w.gap.announced()
-	return err
-}
-
-// firstPage reads the version at which a list begins, and what the API server sends with it: one object, or everything
-// where it knows no pages. Exact is the version to list at, or empty for a consistent list; then only the former gives
-// up.
-func (w *wire) firstPage(ctx context.Context, exact string) (meta rawjson.ListMeta, items [][]byte, err error) {
-	giveUp := expired
-	if exact != "" {
-		giveUp = new(patience).spent
-	}
-	err = w.retried(ctx, giveUp, func() (err error) {
-		meta, items, err = w.client.readFirst(ctx, w.stream, pageQuery{exact: exact})
-		return err
-	})
-	return meta, items, err
-}
-
 // readFirst reads the smallest page there is, as firstPage has it, to its end.
 func (c *Client) readFirst(
 	ctx context.Context, s Stream, q pageQuery,
@@ -96,46 +38,6 @@ func (c *Client) readFirst(
 		return err
 	})
 	return meta, items, err
-}
-
-// page reads a page of a list. Items that were passed on before it broke off are not passed on again: a list has one
-// order and one version.
-func (w *wire) page(
-	ctx context.Context, q pageQuery, giveUp func(error) bool, item func(raw []byte) error,
-) (meta rawjson.ListMeta, err error) {
-	passed := 0
-	err = w.retried(ctx, giveUp, func() (err error) {
-		seen := 0
-		meta, err = w.client.readPage(ctx, w.stream, q, func(raw []byte) error {
-			if seen++; seen <= passed {
-				return nil
-			}
-			if err := item(raw); err != nil {
-				return err
-			}
-			passed = seen
-			return nil
-		})
-		return err
-	})
-	if err == nil {
-		w.observer.State(Listing, nil)
-	}
-	return meta, err
-}
-
-// retried repeats a request until it succeeds, is given up, or ctx ends.
-func (w *wire) retried(ctx context.Context, giveUp func(error) bool, request func() error) error {
-	var retry backoff
-	for {
-		err := request()
-		if err == nil || giveUp(err) {
-			return err
-		}
-		if err := w.wait(ctx, &retry, err); err != nil {
-			return err
-		}
-	}
 }
 
 // readPage reads one page within pageTimeout, once it has a place; what it read is passed on however long there is no
@@ -186,28 +88,4 @@ func overdue(conn context.Context, err error) error {
 		return conn.Err()
 	}
 	return err
-}
-
-// item passes one object of a list to the feed, and keeps its identity.
-func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
-	id, err := parseObject(raw, w.stream.Namespaced)
-	if err != nil {
-		return err
-	}
-	size := held(bodySize(raw, w.stream.Resource))
-	ticket, err := w.feed.Admit(ctx, "", size)
-	if err != nil {
-		return err
-	}
-	reason := ReasonSnapshot
-	if w.at != "" {
-		reason = ReasonRelist
-	}
-	w.feed.Deliver(Change{
-		Op: Added, Ident: id.Ident, Body: newListBody(raw, w.stream.Resource), Reason: reason, Seen: time.Now(),
-		Ticket: ticket, Size: size,
-		Listed: true,
-	})
-	out.Items = append(out.Items, &object{Identity: id})
-	return nil
 }

@@ -119,6 +119,11 @@ func (p *places) leave(of schema.GroupResource) {
 	}
 }
 
+// place waits for a place for several short reads of a stream. The error is ctx's.
+func (c *Client) place(ctx context.Context, s Stream) (*place, error) {
+	return c.places.take(ctx, s.GroupResource(), true)
+}
+
 // leave gives the place back, if it was not given back before.
 func (p *place) leave() {
 	if p.slow.Stop() {

@@ -4,15 +4,12 @@ package source
 
 import (
 	"errors"
-	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -177,44 +174,6 @@ func TestReader_resumes_where_versions_are_no_numbers(t *testing.T) {
 		got, _ := runUntil(t, s, r, lines(r, 1))
 		check(t, got, "added a@a-6 watch")
 	})
-}
-
-func TestClient_asks_for_the_stream_and_nothing_else(t *testing.T) {
-	for want, stream := range map[string]Stream{
-		"/api/v1/pods?":                        {Resource: pods},
-		"/api/v1/namespaces/kube-system/pods?": {Resource: pods, Namespace: "kube-system"},
-		"/api/v1/nodes?":                       {Resource: nodes},
-		"/apis/apps/v1/deployments?labelSelector=a+in+%28b%2Cc%29": {Resource: deploys, LabelSelector: "a in (b,c)"},
-		"/apis/example.com/v1/namespaces/x/widgets?fieldSelector=metadata.name%3Da&labelSelector=%21b": {
-			Resource: widgets, Namespace: "x", LabelSelector: "!b", FieldSelector: "metadata.name=a",
-		},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newScript(t, step{body: "{}", repeats: true})
-			c := s.client()
-			for _, ask := range []func() (io.ReadCloser, error){
-				func() (io.ReadCloser, error) {
-					return c.listPage(t.Context(), stream, pageQuery{limit: 500, token: "t1"})
-				},
-				func() (io.ReadCloser, error) { return c.watch(t.Context(), stream, "7", time.Minute) },
-			} {
-				body := must.Get(ask())(t)
-				_ = body.Close()
-			}
-			var got []string
-			for _, r := range s.requests() {
-				path := must.Get(url.ParseQuery(r.query))(t)
-				for _, own := range []string{
-					"limit", "continue", "watch", "allowWatchBookmarks", "resourceVersion",
-					"timeoutSeconds",
-				} {
-					path.Del(own)
-				}
-				got = append(got, r.path+"?"+path.Encode())
-			}
-			assert.Equal(t, []string{want, want}, got, "asked, want %q", want)
-		})
-	}
 }
 
 func TestHandler_takes_a_change_once_and_leaves_a_stub_in_the_cache(t *testing.T) {

@@ -92,7 +92,7 @@ func TestReader_reads_back_within_bounds(t *testing.T) {
 			}
 			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
 			begin := time.Now()
-			got, _ := server.run(r, c.bounds, until(r, "listed 40"))
+			got, _ := runAt(server, r, c.bounds, until(r, "listed 40"))
 			check(t, got, append(slices.Clone(last5), "gap 40", "added a@29 relist", "listed 40")...)
 			reads := slices.DeleteFunc(server.reads(), func(read string) bool { return read == "a@5" })
 			assert.True(t, c.reads <= 0 || len(reads) == c.reads, "%d reads, want %d", len(reads), c.reads)
@@ -125,7 +125,7 @@ func TestReader_asks_for_nothing_more_where_it_may_not_read(t *testing.T) {
 				return nil
 			}
 			begin := time.Now()
-			_, err := server.run(r, Recovery{Reads: 1000}, until(r, "listed 40"))
+			_, err := runAt(server, r, Recovery{Reads: 1000}, until(r, "listed 40"))
 			reads := slices.DeleteFunc(server.reads(), func(read string) bool {
 				return strings.HasSuffix(read, "@5") ||
 					strings.HasSuffix(read, "@8")
@@ -160,7 +160,7 @@ func TestReader_reads_on_where_permission_lacks_for_a_moment(t *testing.T) {
 			return nil
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-		got, _ := server.run(r, Recovery{Reads: 1000}, until(r, "listed 40"))
+		got, _ := runAt(server, r, Recovery{Reads: 1000}, until(r, "listed 40"))
 		check(t, got, append(want, "gap 40", "added a@20 relist", "listed 40")...)
 	})
 }
@@ -185,7 +185,7 @@ func TestReader_reads_back_in_spite_of_faults_that_pass(t *testing.T) {
 			return &faults[n/2%len(faults)]
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-		got, _ := server.run(r, Recovery{Reads: 1000, Time: time.Hour}, until(r, "listed 40"))
+		got, _ := runAt(server, r, Recovery{Reads: 1000, Time: time.Hour}, until(r, "listed 40"))
 		check(t, got, "updated a@8 recovered", "updated a@9 recovered", "deleted a@10 recovered", "gap 40", "listed 40")
 	})
 }
@@ -198,7 +198,7 @@ func TestReader_finds_a_deletion_that_came_after_a_compaction(t *testing.T) {
 			write{rev: 3500, name: "a", uid: "u-a"}, write{rev: 3501, name: "a", gone: true})
 		server.compacted = 3400
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 3)}}
-		got, _ := server.run(r, enough, until(r, "listed 4000"))
+		got, _ := runAt(server, r, enough, until(r, "listed 4000"))
 		check(t, got, "updated a@3500 recovered", "deleted a@3501 recovered", "gap 4000", "listed 4000")
 		assert.Contains(t, r.gap().Message, "those of 1 object not completely (", "the gap")
 	})
@@ -213,7 +213,7 @@ func TestReader_asks_for_nothing_before_what_was_found_to_be_gone(t *testing.T) 
 		}
 		server := newCluster(t, 4000)
 		server.compacted = 4000
-		_, _ = server.run(r, enough, until(r, "listed 4000"))
+		_, _ = runAt(server, r, enough, until(r, "listed 4000"))
 		assert.LessOrEqual(t, len(server.reads()), 60,
 			"reads of 100 objects, want no more than it takes to find where the history begins")
 	})
@@ -236,7 +236,7 @@ func TestReader_reads_no_more_than_it_needs(t *testing.T) {
 			known("same", "u-s", 2), known("a", "u-a", 3), known("b", "u-b", 4),
 			known("c", "u-c", 5), known("d", "u-d", 8),
 		}}
-		_, _ = server.run(r, enough, until(r, "listed 40"))
+		_, _ = runAt(server, r, enough, until(r, "listed 40"))
 		got := slices.DeleteFunc(server.reads(), func(read string) bool {
 			return strings.HasSuffix(read, "@5") ||
 				strings.HasSuffix(read, "@8")
@@ -267,7 +267,7 @@ func TestReader_reads_once_more_what_it_cannot_hold(t *testing.T) {
 		want = append(want, "updated a@20 recovered", "deleted a@21 recovered")
 		server := newCluster(t, 40, history...)
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
-		got, _ := server.run(r, enough, until(r, "listed 40"))
+		got, _ := runAt(server, r, enough, until(r, "listed 40"))
 		check(t, got, append(want, "gap 40", "listed 40")...)
 		n := count(server.reads(), "a@10")
 		assert.GreaterOrEqual(t, n, 2, "the oldest state was read %d times: all are held", n)
@@ -309,7 +309,7 @@ func TestReader_ends_with_its_context_while_it_reads_back(t *testing.T) {
 					<-time.After(time.Second)
 				}
 			}
-			got, err := server.run(r, enough, func() bool {
+			got, err := runAt(server, r, enough, func() bool {
 				select {
 				case <-stop:
 					return true
@@ -341,7 +341,7 @@ func TestReader_says_that_it_reads_back_before_it_does(t *testing.T) {
 			server := newCluster(t, 40, write{rev: 3, name: "a", uid: "u-a"}, write{rev: 10, name: "a", uid: "u-a"},
 				write{rev: 20, name: "a", uid: "u-a"})
 			r := &recorder{resume: "5", known: c.known}
-			must.Get(server.run(r, enough, until(r, "listed 40")))(t)
+			must.Get(runAt(server, r, enough, until(r, "listed 40")))(t)
 			assert.Equal(t, c.want, fmt.Sprint(r.recovering))
 		})
 	}
@@ -386,7 +386,7 @@ func TestReader_makes_a_list_that_is_owed_before_it_watches(t *testing.T) {
 			server := newCluster(t, 40, writes...)
 			server.oldest = 1
 			r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 20), known("b", "u-b", 4)}}
-			reader := Reader{Client: server.script.client(), Stream: configMaps, Recovery: enough, Owed: c.owed}
+			reader := Reader{Client: clientOf(t, server.script), Stream: configMaps, Recovery: enough, Owed: c.owed}
 			got := must.Get(runReader(t, reader, r, until(r, "added c@30 watch")))(t)
 			check(t, got, c.want...)
 		})

@@ -94,7 +94,7 @@ func TestReader_with_enough_reads_misses_only_what_was_born_and_gone_in_a_gap(t 
 					want = append(want, s.line(i, ReasonWatch))
 				}
 			}
-			got, _ = server.run(r, Recovery{Reads: 100000, Time: time.Hour}, lines(r, len(want)))
+			got, _ = runAt(server, r, Recovery{Reads: 100000, Time: time.Hour}, lines(r, len(want)))
 			p = r.gap()
 			want, got = slices.Concat(sortedByName(want[:n]), want[n:]),
 				slices.Concat(sortedByName(got[:min(n, len(got))]), got[min(n, len(got)):])
@@ -119,7 +119,7 @@ func TestReader_with_few_reads_tells_the_truth(t *testing.T) {
 			for name, w := range before {
 				r.known = append(r.known, known(name, w.uid, w.rev))
 			}
-			got, _ = server.run(r, bounds, until(r, fmt.Sprint("listed ", s.oldest)))
+			got, _ = runAt(server, r, bounds, until(r, fmt.Sprint("listed ", s.oldest)))
 			got = sortedByName(got[:max(0, slices.Index(got, fmt.Sprint("gap ", s.oldest)))])
 			truth = sortedByName(s.recoverable(before, after))
 			if reads := len(server.reads()); reads > bounds.Reads+4 { // two are for whether the history is ours

@@ -126,7 +126,7 @@ func TestReader_reads_back_what_a_watch_can_no_longer_show(t *testing.T) {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			server := newCluster(t, 40, c.writes...)
 			r := &recorder{resume: "5", known: c.known}
-			got := must.Get(server.run(r, enough, until(r, "listed 40")))(t)
+			got := must.Get(runAt(server, r, enough, until(r, "listed 40")))(t)
 			at := len(c.want)
 			require.GreaterOrEqual(t, len(got), at, "seen %v, want %v", got, c.want)
 			checkEach(t, got[:at], c.want)
@@ -160,7 +160,7 @@ func TestReader_reads_back_what_its_selectors_match(t *testing.T) {
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3)}}
 		stream := configMaps
 		stream.LabelSelector, stream.FieldSelector = "app=x", "metadata.namespace=default"
-		got, _ := runReader(t, Reader{Client: server.script.client(), Stream: stream, Recovery: enough}, r,
+		got, _ := runReader(t, Reader{Client: clientOf(t, server.script), Stream: stream, Recovery: enough}, r,
 			until(r, "listed 40"))
 		// Whatever path the search takes, it ends at a place where the object left the stream.
 		want := []string{
@@ -201,7 +201,7 @@ func TestReader_leaves_alone_what_is_on_its_way(t *testing.T) {
 				frameOf("DELETED", cm("b", "u-b", "10")) + frameOf("ADDED", cm("c", "u-c", "11"))}
 		}
 		r := &recorder{resume: "5", known: []Ident{known("a", "u-a", 3), known("b", "u-b", 4)}}
-		got, _ := server.run(r, enough, until(r, "listed 35"))
+		got, _ := runAt(server, r, enough, until(r, "listed 35"))
 		check(t, got, "updated a@8 watch", "updated a@9 watch", "deleted b@10 watch", "added c@11 watch",
 			"updated a@20 recovered",
 			"gap 35", "added a@30 relist", "added c@11 relist", "listed 35")
@@ -242,9 +242,10 @@ func TestReader_compares_identities(t *testing.T) {
 				}
 				return &st
 			}
-			got, _ := server.run(r, enough, until(r, "listed 4000"))
+			got, _ := runAt(server, r, enough, until(r, "listed 4000"))
 			check(t, got[:3], "updated o00007@3000 recovered", "deleted o00007@3001 recovered", "gap 4000")
-			check(t, accepted, acceptIdentities, acceptIdentities)
+			const identities = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+			check(t, accepted, identities, identities)
 		})
 	}
 }
@@ -274,7 +275,7 @@ func TestReader_reads_several_objects_at_a_time_and_hands_over_one(t *testing.T)
 				<-time.After(100 * time.Microsecond)
 			}
 		}
-		got, _ := server.run(r, enough, until(r, "listed 300"))
+		got, _ := runAt(server, r, enough, until(r, "listed 300"))
 		at := slices.Index(got, "gap 300")
 		var want []string
 		for i := range 180 {

@@ -65,7 +65,7 @@ func TestReader_ends_behind_what_it_has_read(t *testing.T) {
 						<-time.After(3 * time.Second) // longer than a watch may last, in all
 					}
 				}
-				_, err := server.run(r, enough, minutes(50))
+				_, err := runAt(server, r, enough, minutes(50))
 				mustEndRewound(t, r, err, n)
 			})
 		}
@@ -96,7 +96,7 @@ func TestReader_ends_at_once_where_the_far_side_finds_another_history_behind_wha
 			}
 			return nil
 		}
-		got, err := server.run(r, enough, minutes(10))
+		got, err := runAt(server, r, enough, minutes(10))
 		check(t, got, "updated a@8 recovered", "updated a@9 recovered", "gap 40")
 		mustEndRewound(t, r, err, 3)
 		assert.Equal(t, 1, server.watches(), "watches, states are %v", r.states)
@@ -132,13 +132,13 @@ func TestReader_does_not_stay_without_a_watch_to_check_what_was_published(t *tes
 					defer mu.Unlock()
 					watches = append(watches, time.Now())
 					asked, _ := time.ParseDuration(q.Get("timeoutSeconds") + "s")
-					lasts = append(lasts, asked+watchGrace)
+					lasts = append(lasts, asked+30*time.Second)
 				}
 				return nil
 			}
 			r := &recorder{resume: "21", known: []Ident{known("a", "u-a", 20), known("b", "u-b", 18)}}
 			begin := time.Now()
-			_, err := server.run(r, enough, func() bool {
+			_, err := runAt(server, r, enough, func() bool {
 				mu.Lock()
 				defer mu.Unlock()
 				return len(watches) >= 4

@@ -79,7 +79,7 @@ func TestReader_ends_where_the_history_is_another_one(t *testing.T) {
 			server := newCluster(t, 60, c.writes...)
 			server.oldest = 1
 			r := &recorder{resume: "21", known: c.known}
-			got, err := server.run(r, enough, minutes(10))
+			got, err := runAt(server, r, enough, minutes(10))
 			var rewound *RewoundError
 			assert.True(t, errors.As(err, &rewound) && *rewound == c.want && len(got) <= 0 && server.watches() <= 0,
 				"error is %+v after %v, want %+v", err, got, c.want)
@@ -97,7 +97,7 @@ func TestReader_ends_where_the_history_is_another_one(t *testing.T) {
 				return nil
 			}
 			r := &recorder{resume: "21", known: c.known}
-			_, err := server.run(r, enough, minutes(10))
+			_, err := runAt(server, r, enough, minutes(10))
 			var rewound *RewoundError
 			assert.True(t, errors.As(err, &rewound) && *rewound == c.want && server.watches() == 1,
 				"error is %v, want %+v", err, c.want)
@@ -114,7 +114,7 @@ func TestReader_ends_where_the_server_is_older_than_what_was_published(t *testin
 			r := &recorder{resume: "21"}
 			began := time.Now()
 			_, err := runReader(t, Reader{
-				Client: server.script.client(), Stream: configMaps, Reached: func() string { return reached },
+				Client: clientOf(t, server.script), Stream: configMaps, Reached: func() string { return reached },
 			}, r, func() bool { return server.watches() > 0 || time.Since(began) > time.Minute })
 			var rewound *RewoundError
 			if errors.As(err, &rewound) {
@@ -200,7 +200,7 @@ func TestReader_goes_on_where_nothing_says_that_the_history_is_another_one(t *te
 			}
 			server.oldest, server.fault = 1, c.fault
 			r := &recorder{resume: "21", known: c.known}
-			got, err := server.run(r, enough, until(r, "updated b@22 watch"))
+			got, err := runAt(server, r, enough, until(r, "updated b@22 watch"))
 			check(t, got, "updated b@22 watch")
 			require.NoError(t, err)
 			assert.LessOrEqual(t, len(server.reads()), c.reads, "after the reads %v", server.reads())
@@ -222,7 +222,7 @@ func TestReader_asks_all_again_where_the_connection_broke(t *testing.T) {
 			return nil
 		}
 		r := &recorder{resume: "21", known: []Ident{known("a", "u-a", 20)}}
-		_, err := server.run(r, enough, minutes(10))
+		_, err := runAt(server, r, enough, minutes(10))
 		var rewound *RewoundError
 		if !errors.As(err, &rewound) || rewound.Server != "15" || server.watches() > 0 {
 			t.Errorf("error is %v after %d watches, want that the server was rewound to 15", err, server.watches())
@@ -249,7 +249,7 @@ func TestReader_ends_where_the_far_side_finds_another_history(t *testing.T) {
 				return nil
 			}
 			begin := time.Now()
-			_, err := server.run(r, enough, minutes(10))
+			_, err := runAt(server, r, enough, minutes(10))
 			var rewound *RewoundError
 			if !errors.As(err, &rewound) || rewound != found || time.Since(begin) > time.Minute || r.told("waiting") > 0 {
 				t.Errorf("error is %v after %v, want the far side's; states %v", err, time.Since(begin), r.states)
@@ -270,7 +270,7 @@ func TestReader_ends_where_what_a_watch_has_shown_never_was(t *testing.T) {
 			return nil
 		}
 		r := &recorder{resume: "21"}
-		got, err := server.run(r, enough, minutes(10))
+		got, err := runAt(server, r, enough, minutes(10))
 		var rewound *RewoundError
 		want := (RewoundError{Stream: "configmaps.v1", Object: "default/b", Position: "30", At: "30"})
 		assert.True(t, errors.As(err, &rewound) && *rewound == want, "error is %v after %v, want %v", err, got, &want)

@@ -126,6 +126,22 @@ func (m *membership) leave() {
 	}
 }
 
+// shareEvery is how often a reader with a watch of its own looks for a shared one, besides at each bookmark.
+const shareEvery = 100 * time.Millisecond
+
+// rejoin returns the shared watch from behind version on, for a reader with a watch of its own that can change over, or
+// nil.
+func (m *membership) rejoin(version string, bookmark bool) *follower {
+	if m == nil || m.group.size.Load() < 2 {
+		return nil
+	}
+	if now := time.Now(); bookmark || now.Sub(m.tried) >= shareEvery {
+		m.tried = now
+		return m.attach(version, false)
+	}
+	return nil
+}
+
 // attach returns the shared watch from behind version on. Nil where there is none, or none that can show all of that;
 // begin says to begin one where others would share it.
 func (m *membership) attach(version string, begin bool) *follower {

@@ -4,7 +4,6 @@ package source
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -161,7 +160,7 @@ func (s *sharedWatch) answered() {
 
 func (s *sharedWatch) read(ctx context.Context) error {
 	first := s.gather(ctx)
-	timeout := watchAtLeast + rand.N(watchSpread)
+	timeout := watchTime()
 	conn, cancel := context.WithTimeout(ctx, timeout+watchGrace)
 	defer cancel()
 	body, err := s.watches.client.watch(conn, s.scope, strconv.FormatUint(first, 10), timeout)

@@ -55,7 +55,7 @@ func newStage() *stage {
 func (s *stage) client(t *testing.T) *Client {
 	script := newScript(t)
 	script.model = s
-	return script.client()
+	return clientOf(t, script)
 }
 
 // change lets f change the stage, and tells the watches.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -20,11 +19,6 @@ import (
 )
 
 const (
-	// A watch is asked to end after five to ten minutes, so that the watches of many bridges and streams spread
-	// over the API servers again after one of them was away.
-	watchAtLeast, watchSpread = 5 * time.Minute, 5 * time.Minute
-	// watchGrace is how long after that an open watch is taken for dead.
-	watchGrace = 30 * time.Second
 	// usefulAfter is how long a watch must have been open to be taken for one that works.
 	usefulAfter = time.Second
 	// handOver is how many frames may wait for the reflector; they are in the budget already.
@@ -122,7 +116,7 @@ func whyOf(cause error) Why {
 
 // session reads one connection to its end: nil if the API server ended it in good order after it had been useful.
 func (r *resumedWatch) session(ctx, conns context.Context, again bool) error {
-	timeout := watchAtLeast + rand.N(watchSpread)
+	timeout := watchTime()
 	// Only the connection has a deadline: what is read is passed on however long there is no room for it.
 	conn, cancel := context.WithTimeout(conns, timeout+watchGrace)
 	defer cancel()
@@ -274,11 +268,6 @@ func gone() *apierrors.StatusError {
 		Message: "the history after the last version is gone",
 	}}
 }
-
-// askedError is why a list was asked for.
-type askedError struct{ Why }
-
-func (e askedError) Error() string { return e.Message }
 
 // outcome returns why a connection ended that may have been cut off: because a list was asked for, unless the API
 // server has said which versions it has no more.

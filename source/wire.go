@@ -161,7 +161,7 @@ func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq2[Ide
 
 // check looks whether the API server's history is the one that was published: at its version, and at known, if not nil.
 func (w *wire) check(ctx context.Context, version string, known iter.Seq2[Ident, bool]) error {
-	p, err := w.place(ctx)
+	p, err := w.client.place(ctx, w.stream)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (w *wire) check(ctx context.Context, version string, known iter.Seq2[Ident,
 }
 
 func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[Ident, bool]) (*stubs, error) {
-	if after, _ := number(version); w.reserved != nil && w.reserved.after != after {
+	if after, _ := number(version); w.reserved != nil && !w.reserved.begins(after) {
 		w.unreserve()
 	}
 	if w.reserved == nil {

@@ -48,10 +48,6 @@ func newCluster(t *testing.T, now int, writes ...write) *cluster {
 	return c
 }
 
-func (c *cluster) run(r *recorder, bounds Recovery, done func() bool) ([]string, error) {
-	return runReader(c.t, Reader{Client: c.script.client(), Stream: configMaps, Recovery: bounds}, r, done)
-}
-
 // reads are the requests for one object at a version, as "name@version".
 func (c *cluster) reads() (reads []string) {
 	c.mu.Lock()
@@ -163,11 +159,6 @@ func (c *cluster) answer(q url.Values) step {
 	return step{body: listOf(strconv.Itoa(version), more, items...)}
 }
 
-func statusOf(code int, reason, message string) string {
-	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason,
-		code, message)
-}
-
 // states are the writes that stand at a version, by name.
 func (c *cluster) states(version int) map[string]write {
 	states := map[string]write{}
@@ -221,39 +212,6 @@ func (c *cluster) watch(version int, label string) step {
 		}
 	}
 	return step{hold: true, body: frames.String()}
-}
-
-func known(name, uid string, rev int) Ident {
-	return Ident{Namespace: "default", Name: name, UID: uid, ResourceVersion: strconv.Itoa(rev)}
-}
-
-// gap is what was noted of the last gap.
-func (r *recorder) gap() Progress {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range slices.Backward(r.notes) {
-		if p.Kind == Gap {
-			return p
-		}
-	}
-	return Progress{}
-}
-
-// until is when the far side has seen a line.
-func until(r *recorder, line string) func() bool {
-	return func() bool { return slices.Contains(r.seen(), line) }
-}
-
-// sortedByName puts the lines of each object together, in the order that they have.
-func sortedByName(lines []string) []string {
-	name := func(line string) string {
-		_, rest, _ := strings.Cut(line, " ")
-		name, _, _ := strings.Cut(rest, "@")
-		return name
-	}
-	lines = slices.Clone(lines)
-	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(name(a), name(b)) })
-	return lines
 }
 
 // manyObjects are n writes at the versions from 1, and what is told of them.

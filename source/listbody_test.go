@@ -5,9 +5,6 @@ package source
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
-	"net/url"
-	"slices"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson/rawjsontest"
 )
@@ -136,43 +132,4 @@ func checkListBody(t *testing.T, raw string) {
 	}
 	_, has := before["kind"]
 	require.True(t, has || after["kind"] != nil, "%s became %s, without a kind", raw, b.Bytes())
-}
-
-// A stream can be ended while it watches, while it is refused, and before all that; what was read before is delivered.
-func TestReader_ends_when_it_is_asked_to_with_everything_delivered(t *testing.T) {
-	for name, c := range map[string]struct {
-		away bool
-		done func(*recorder) bool
-		want string
-	}{
-		"while it watches": {
-			done: func(r *recorder) bool { return slices.Contains(r.seen(), "updated a@35 watch") },
-			want: "updated a@35 watch",
-		},
-		"at once":        {done: func(*recorder) bool { return true }},
-		"while it fails": {away: true, done: func(r *recorder) bool { return r.counted("not-found") > 3 }},
-	} {
-		must.RunInBubble(t, name, func(t *testing.T) {
-			server := newCluster(t, 40, write{rev: 10, name: "a", uid: "ua"}, write{rev: 35, name: "a", uid: "ua"})
-			server.oldest = 20
-			if c.away {
-				server.fault = func(int, url.Values) *step { return &step{status: http.StatusNotFound} }
-			}
-			r := &recorder{resume: "30", known: []Ident{{Namespace: "default", Name: "a", UID: "ua", ResourceVersion: "10"}}}
-			end, ended := make(chan struct{}), false
-			got, err := runReader(t, Reader{Client: server.script.client(), Stream: configMaps, End: end}, r, func() bool {
-				r.mu.Lock()
-				over := r.over
-				r.mu.Unlock()
-				if !ended && c.done(r) {
-					ended = true
-					close(end)
-				}
-				return over
-			})
-			assert.ErrorIs(t, err, ErrEnded, "it ended")
-			assert.True(t, c.want == "" || slices.Contains(got, c.want), "got %v", got)
-			assert.Empty(t, r.open, "tickets are open")
-		})
-	}
 }

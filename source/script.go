@@ -13,17 +13,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
-
-	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // script is an API server that answers each request as the test says, for faults that a real one shows rarely.
 // What a real one does is tested against a real one, in the integration module.
@@ -113,11 +107,9 @@ func (s *script) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-func (s *script) client() *Client {
-	s.t.Helper()
-	client := must.Get(NewClient(&rest.Config{Host: "http://api.example.com", Dial: s.dial}))(s.t)
-	s.t.Cleanup(client.CloseIdleConnections)
-	return client
+// config is what clients of the server are made of.
+func (s *script) config() *rest.Config {
+	return &rest.Config{Host: "http://api.example.com", Dial: s.dial}
 }
 
 func (s *script) next(r *http.Request) (step, bool) {
@@ -216,50 +208,16 @@ const expiredStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","re
 
 var configMaps = Stream{Resource: Resource{Version: "v1", Resource: "configmaps", Kind: "ConfigMap", Namespaced: true}}
 
-// runUntil runs a reader until done says so, an hour has passed, or it ends by itself.
-func runUntil(t *testing.T, s *script, r *recorder, done func() bool) ([]string, error) {
-	t.Helper()
-	return runReader(t, Reader{Client: s.client(), Stream: configMaps}, r, done)
+// Objects without an identity, as some aggregated API servers send them.
+var nameless = map[string]string{
+	"name": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"default","uid":"u-x",` +
+		`"resourceVersion":"9"}}`,
+	"uid": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default",` +
+		`"resourceVersion":"9"}}`,
+	"resourceVersion": `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default","uid":"u-x"}}`,
 }
 
-// runReader is runUntil, of a reader that knows everything but its far side.
-func runReader(t *testing.T, reader Reader, r *recorder, done func() bool) ([]string, error) {
-	t.Helper()
-	reader.Feed, reader.History, reader.Observer = r, r, r
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	var running sync.WaitGroup
-	var ended error
-	running.Go(func() {
-		ended = reader.Run(ctx)
-		r.mu.Lock()
-		r.over = true
-		r.mu.Unlock()
-		cancel()
-	})
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !done() && ctx.Err() == nil {
-		<-tick.C
-	}
-	cancel()
-	running.Wait()
-	synctest.Wait()
-	return r.seen(), ended
-}
-
-// lines is when the far side has seen n lines.
-func lines(r *recorder, n int) func() bool {
-	return func() bool { return len(r.seen()) >= n }
-}
-
-// minutes is when n of them have passed.
-func minutes(n int) func() bool {
-	over := time.Now().Add(time.Duration(n) * time.Minute)
-	return func() bool { return time.Now().After(over) }
-}
-
-func check(t *testing.T, got []string, want ...string) {
-	t.Helper()
-	assert.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "the far side saw")
+func statusOf(code int, reason, message string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason,
+		code, message)
 }
