@@ -208,7 +208,11 @@ func (r *round) play(ctx context.Context) error {
 		return err
 	}
 	r.result.Changes = r.driver.Counts().Changes()
-	if err := r.awaitCanaries(ctx, "at the end of the round"); err != nil {
+	const when = "at the end of the round"
+	if err := r.awaitCanaries(ctx, when); err != nil {
+		return err
+	}
+	if err := r.awaitSecondCanaries(ctx, when); err != nil {
 		return err
 	}
 	defer r.spend("settle")()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,17 +22,18 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
-// Missing creates an object in each stream, unless it exists, and returns the streams of which the log lacks it. In a
-// stream of all namespaces it is in the one that is given.
+// Missing creates an object in each stream, unless it exists, and returns the streams of which the log that read returns
+// lacks it. In a stream of all namespaces it is in the one that is given.
 func Missing(
-	ctx context.Context, w *world.World, namespace, name string, streams []oracle.Stream,
+	ctx context.Context, w *world.World, read func(context.Context) ([]rig.Message, error), namespace, name string,
+	streams []oracle.Stream,
 ) ([]oracle.Stream, error) {
 	for _, s := range streams {
 		if err := create(ctx, w, s, object(s, namespace, name)); err != nil {
 			return streams, fmt.Errorf("create %s of %s: %w", name, s, err)
 		}
 	}
-	log, err := w.ReadLog(ctx)
+	log, err := read(ctx)
 	if err != nil {
 		return streams, err
 	}
@@ -51,6 +53,9 @@ func Missing(
 
 // named reports whether a message may be about an object of a name, without reading all of it.
 func named(m rig.Message, name string) bool {
+	if m.Structured() {
+		return strings.HasSuffix(m.Subject, "."+name) || strings.HasSuffix(m.Key, "/"+name)
+	}
 	is := func(key string) bool { return slices.Equal(m.Header[key], []string{name}) }
 	return is("ce-name") || is("ce_name") || is(http.CanonicalHeaderKey("ce-name"))
 }

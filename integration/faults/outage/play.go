@@ -97,6 +97,6 @@ const namespace = "drive-a"
 
 // arrived reports whether the log has an object of the name in each stream. The first time asked, they are made.
 func (o *outage) arrived(ctx context.Context, name string) (ok bool, instead string) {
-	missing, err := canary.Missing(ctx, o.world, namespace, name, o.streams)
+	missing, err := canary.Missing(ctx, o.world, o.world.ReadLog, namespace, name, o.streams)
 	return err == nil && len(missing) == 0, fmt.Sprintf("%s is missing in %v: %v", name, missing, err)
 }
