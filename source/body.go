@@ -88,8 +88,9 @@ func classSize(c int) int {
 // queue.
 const changeOverhead = 256
 
-// held returns what a change with a body of n bytes takes in memory. Small objects are much larger than their JSON.
-func held(n int) int {
+// ChangeSize returns about what a change with a body of n bytes takes in memory. Small objects are much larger than
+// their JSON.
+func ChangeSize(n int) int {
 	if c := class(n); c >= 0 {
 		n = classSize(c)
 	}
@@ -122,18 +123,18 @@ func allocBody(n int) *Body {
 	return &Body{data: make([]byte, 0, classSize(c))}
 }
 
-// newListBody copies an item of a list, as readList gives it, into a body with one reference. Items of the API
-// server's own types lack kind and apiVersion, which are put in front; one that the item has is left as it is.
+// NewListBody copies an item of a list, as [rawjson.ReadList] gives it, into a body with one reference. Items of the
+// API server's own types lack kind and apiVersion, which are put in front; one that the item has is left as it is.
 //
 // They are looked for among the members before metadata: API servers write kind, apiVersion and metadata first, or sort
 // an object's members.
-func newListBody(raw []byte, res Resource) *Body {
+func NewListBody(raw []byte, res Resource) *Body {
 	var space [256]byte
 	return NewBody(rawjson.AppendHead(space[:0], raw, res.Kind, res.Group, res.Version), raw[1:])
 }
 
-// bodySize returns how many bytes newListBody's body holds.
-func bodySize(raw []byte, res Resource) int {
+// ListBodySize returns how many bytes the body of [NewListBody] holds.
+func ListBodySize(raw []byte, res Resource) int {
 	var space [256]byte
 	return len(rawjson.AppendHead(space[:0], raw, res.Kind, res.Group, res.Version)) + len(raw[1:])
 }

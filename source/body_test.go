@@ -31,8 +31,8 @@ func TestClass_is_the_smallest_that_holds_the_size(t *testing.T) {
 func TestHeld_is_not_less_than_what_a_change_takes_in_memory(t *testing.T) {
 	for _, n := range []int{0, 1, 100, minBody, minBody + 1, 5000, maxBody, maxBody + 1, 1 << 20} {
 		body := NewBody(make([]byte, n))
-		assert.GreaterOrEqual(t, held(n), cap(body.data)+int(unsafe.Sizeof(*body)+unsafe.Sizeof(Change{})),
-			"a change of %d bytes, %d are bought for it", n, held(n))
+		assert.GreaterOrEqual(t, ChangeSize(n), cap(body.data)+int(unsafe.Sizeof(*body)+unsafe.Sizeof(Change{})),
+			"a change of %d bytes, %d are bought for it", n, ChangeSize(n))
 		body.Release()
 	}
 }

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package source reads Kubernetes resources and hands over every change it sees, in the order in which
-// the API server sent them.
+// Package source says how what is read of Kubernetes is handed over: a [Stream] is read by package reader, which gives
+// each [Change] to a [Feed], in the order in which the API server sent them, and its progress to a [History].
 //
-// An object travels as the bytes that came off the wire: they are copied once, and only the identity
-// (namespace, name, uid, resourceVersion) is read out of them. The informer's cache holds identities, never bodies.
-//
-// A watch that ends, fails or is refused is resumed where it stopped. Only when the API server can no longer show what
-// came then (410 Gone) does a stream list again, and it says so (see [Progress]). It lists at the oldest version that
-// can still be watched, where the API server names one, after reading back object by object what lies before (see
-// [Recovery]); so what cannot be known is what was created and deleted in between, and what etcd has compacted.
-//
-// Before a watch is resumed, the API server's version is compared with the last one shown, and the two objects that
-// were published last are read as they were then: a history that is not the one that was published ends the stream (see
-// [RewoundError]).
+// An object travels as the bytes that came off the wire: they are copied once, into a [Body], and only the identity
+// (namespace, name, uid, resourceVersion) is read out of them.
 package source

@@ -18,8 +18,8 @@ func (i Identity) Key() string {
 	return i.key
 }
 
-// parseObject is rawjson.Identify, and copies what it finds.
-func parseObject(raw []byte, namespaced bool) (Identity, error) {
+// ParseIdentity is [rawjson.Identify], and copies what it finds.
+func ParseIdentity(raw []byte, namespaced bool) (Identity, error) {
 	m, err := rawjson.Identify(raw, namespaced)
 	if err != nil {
 		return Identity{}, err
@@ -27,8 +27,8 @@ func parseObject(raw []byte, namespaced bool) (Identity, error) {
 	return joinIdentity(m.Namespace, m.Name, m.UID, m.Version), nil
 }
 
-// newIdentity returns the identity of id, which it copies.
-func newIdentity(id Ident) Identity {
+// NewIdentity returns the identity of id, which it copies.
+func NewIdentity(id Ident) Identity {
 	return joinIdentity(id.Namespace, id.Name, id.UID, id.ResourceVersion)
 }
 

@@ -49,9 +49,9 @@ func TestNewListBody_has_kind_and_apiVersion(t *testing.T) {
 		{`{"kin\u0064":"Pod","metadata":{}}`, pods, `{"apiVersion":"v1","kin\u0064":"Pod","metadata":{}}`},
 		{`{"apiVersion":"v1","metadata":{}}`, pods, `{"kind":"Pod","apiVersion":"v1","metadata":{}}`},
 	} {
-		b := newListBody([]byte(tc.raw), tc.res)
+		b := NewListBody([]byte(tc.raw), tc.res)
 		assert.Equal(t, tc.want, string(b.Bytes()), "%s became %s", tc.raw, b.Bytes())
-		assert.Equal(t, len(b.Bytes()), bodySize([]byte(tc.raw), tc.res),
+		assert.Equal(t, len(b.Bytes()), ListBodySize([]byte(tc.raw), tc.res),
 			"%s: size, and it has %d bytes", tc.raw, len(b.Bytes()))
 		assert.EqualValues(t, 1, b.refs.Load(), "references")
 		b.Release()
@@ -90,7 +90,7 @@ func TestReadList_makes_the_bodies_that_a_watch_would_show(t *testing.T) {
 			require.NoError(t, rawjsontest.Codec(streaming).Encode(tc.list, &answer))
 			var got []string
 			meta, err := rawjson.ReadList(&answer, tc.res.Kind, func(raw []byte) error {
-				b := newListBody(raw, tc.res)
+				b := NewListBody(raw, tc.res)
 				defer b.Release()
 				got = append(got, string(b.Bytes()))
 				return nil
@@ -113,11 +113,11 @@ func FuzzListBody(f *testing.F) {
 	})
 }
 
-// checkListBody checks that what newListBody adds to an item is valid, counted, and nothing else.
+// checkListBody checks that what NewListBody adds to an item is valid, counted, and nothing else.
 func checkListBody(t *testing.T, raw string) {
-	b := newListBody([]byte(raw), pods)
+	b := NewListBody([]byte(raw), pods)
 	defer b.Release()
-	require.Len(t, b.Bytes(), bodySize([]byte(raw), pods), "%s: %d bytes, announced", raw, len(b.Bytes()))
+	require.Len(t, b.Bytes(), ListBodySize([]byte(raw), pods), "%s: %d bytes, announced", raw, len(b.Bytes()))
 	var before, after map[string]json.RawMessage
 	if json.Unmarshal([]byte(raw), &before) != nil {
 		return

@@ -64,7 +64,7 @@ func TestParseObject_reads_the_identity_however_the_object_is_written(t *testing
 		"rest cut off": {`{"metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"`, full},
 	} {
 		t.Run(name, func(t *testing.T) {
-			id := must.Get(parseObject([]byte(tc.raw), true))(t)
+			id := must.Get(ParseIdentity([]byte(tc.raw), true))(t)
 			assert.Equal(t, tc.want, id.Ident, "got %+v with key", id.Ident)
 			assert.Equal(t, tc.want.Key(), id.Key(), "got %+v with key", id.Ident)
 		})
@@ -77,7 +77,7 @@ func TestParseObject_of_a_cluster_scoped_resource_reads_no_namespace(t *testing.
 		`{"metadata":{"namespace":"ns","name":"n","uid":"u","resourceVersion":"7"}}`,
 		`{"metadata":{"name":"n","uid":"u","resourceVersion":"7","namespace":"ns"}}`,
 	} {
-		id := must.Get(parseObject([]byte(raw), false))(t)
+		id := must.Get(ParseIdentity([]byte(raw), false))(t)
 		want := (Ident{Name: "n", UID: "u", ResourceVersion: "7"})
 		assert.True(t, id.Ident == want && id.Key() == "n", "%s: got %+v with key %q", raw, id.Ident, id.Key())
 	}
@@ -109,7 +109,7 @@ func TestParseObject_refuses(t *testing.T) {
 		`{"metadata":{"name":"\x","uid":"u","resourceVersion":"7"}}`:       "malformed JSON",
 		`{"metadata":{"\x":"n","name":"n","uid":"u","resourceVersion":1}}`: "malformed JSON",
 	} {
-		if id, err := parseObject([]byte(raw), true); err == nil || !strings.Contains(err.Error(), want) {
+		if id, err := ParseIdentity([]byte(raw), true); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %+v, %v; want an error with %q", raw, id, err, want)
 		}
 	}
@@ -120,10 +120,10 @@ func TestParseObject_of_a_cut_object_is_right_or_an_error(t *testing.T) {
 		rawjsontest.ServerObject(t, rawjsontest.Pod(1)),
 		rawjsontest.ServerObject(t, rawjsontest.Sorted(t, rawjsontest.Pod(1))),
 	} {
-		want := must.Get(parseObject(raw, true))(t)
+		want := must.Get(ParseIdentity(raw, true))(t)
 		for n := range raw {
 			// A copy of exactly this size: a look beyond it panics.
-			got, err := parseObject(bytes.Clone(raw[:n:n]), true)
+			got, err := ParseIdentity(bytes.Clone(raw[:n:n]), true)
 			require.True(t, err != nil || got == want, "first %d bytes: got %+v", n, got)
 		}
 	}
@@ -157,7 +157,7 @@ func metaOf(raw []byte) (id Ident, ok bool) {
 func checkAgainstEncodingJSON(t interface{ Fatalf(string, ...any) }, raw []byte) {
 	want, ok := metaOf(raw)
 	for _, namespaced := range []bool{true, false} {
-		got, err := parseObject(raw, namespaced)
+		got, err := ParseIdentity(raw, namespaced)
 		if !ok {
 			continue
 		}
@@ -231,8 +231,8 @@ func FuzzIdent(f *testing.F) {
 
 func TestParseObject_allocates_one_string_for_everything(t *testing.T) {
 	raw := rawjsontest.ServerObject(t, rawjsontest.Pod(1))
-	assert.EqualValues(t, 1, testing.AllocsPerRun(100, func() { _, _ = parseObject(raw, true) }), "allocations")
-	id := must.Get(parseObject(raw, true))(t)
+	assert.EqualValues(t, 1, testing.AllocsPerRun(100, func() { _, _ = ParseIdentity(raw, true) }), "allocations")
+	id := must.Get(ParseIdentity(raw, true))(t)
 	assert.Same(t, unsafe.StringData(id.Namespace), unsafe.StringData(id.Key()), "the key is a string of its own")
 	n := testing.AllocsPerRun(100, func() { _ = id.Key() })
 	assert.EqualValues(t, 0, n, "Key allocates %v times", n)
@@ -243,7 +243,7 @@ func TestIdentity_of_an_ident_has_its_key(t *testing.T) {
 		{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "1"},
 		{Name: "n", UID: "u", ResourceVersion: "1"},
 	} {
-		if got := newIdentity(id); got.Ident != id || got.Key() != id.Key() {
+		if got := NewIdentity(id); got.Ident != id || got.Key() != id.Key() {
 			t.Errorf("got %+v with key %q, want %+v", got.Ident, got.Key(), id)
 		}
 		got := (Identity{Ident: id})

@@ -25,8 +25,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
+	"github.com/kube-eventbridge/kube-eventbridge/source/sharing"
 )
 
 // process is what one run consists of, besides its pipelines.
@@ -43,7 +44,7 @@ type process struct {
 	log       *slog.Logger
 	level     *slog.LevelVar
 	api       *rest.Config
-	client    *source.Client
+	client    *kube.Client
 	catalog   *catalog.Catalog
 	// namespaces run from when something selects by them: then selects has closed selecting.
 	namespaces *catalog.Namespaces
@@ -52,7 +53,7 @@ type process struct {
 	registry   *prometheus.Registry
 	metrics    *health.Metrics
 	// watches is nil where there is nothing to share, and will not be.
-	watches *source.Watches
+	watches *sharing.Watches
 	// reloads is nil where there is no file that can be read again.
 	reloads *reloads
 
@@ -125,7 +126,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	p.need(cfg)
 	if hold := p.cfg.SharedBuffer(); hold > 0 || p.reloads != nil {
-		p.watches = source.NewWatches(p.client, int64(hold))
+		p.watches = sharing.NewWatches(p.client, int64(hold))
 		registerWatches(p.registry, p.watches)
 	}
 
@@ -177,7 +178,7 @@ func (p *process) reach() error {
 		return err
 	}
 	p.host, p.apiServer = at.Host, at.String()
-	if p.client, err = source.NewClient(api); err != nil {
+	if p.client, err = kube.NewClient(api); err != nil {
 		return err
 	}
 	p.api = p.client.Config()
@@ -261,7 +262,7 @@ func (p *process) setStartError(err error) {
 }
 
 // registerWatches registers metrics of watches that are shared.
-func registerWatches(reg prometheus.Registerer, w *source.Watches) {
+func registerWatches(reg prometheus.Registerer, w *sharing.Watches) {
 	reg.MustRegister(
 		metric.NewGauge("shared_watches", func() float64 { return float64(w.Shared()) }),
 		metric.NewGauge("shared_bytes", func() float64 { return float64(w.Held()) }),

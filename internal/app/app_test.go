@@ -28,7 +28,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/app/apptest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
@@ -45,7 +45,7 @@ func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
 		}
 		apptest.Identified(w, r)
 	})
-	p.client = must.Get(source.NewClient(&rest.Config{Host: api.URL}))(t)
+	p.client = must.Get(kube.NewClient(&rest.Config{Host: api.URL}))(t)
 	defer p.client.CloseIdleConnections()
 	uid := must.Get(p.cluster(t.Context()))(t)
 	require.True(t, uid != "" && len(lines) == 2, "%v %v", uid, lines)

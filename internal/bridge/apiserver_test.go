@@ -22,8 +22,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // apiServer serves lists and watches of ConfigMaps to which a test adds objects, one a version.
@@ -162,7 +162,7 @@ type bridge struct {
 func runBridge(t testing.TB, api *apiServer, to sink.Sink, store checkpoint.Store, change func(*Config)) *bridge {
 	t.Helper()
 	at := &rest.Config{Host: api.URL}
-	client := must.Get(source.NewClient(at))(t)
+	client := must.Get(kube.NewClient(at))(t)
 	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
 	registry := prometheus.NewRegistry()
 	c := Config{
@@ -216,7 +216,7 @@ func (b *bridge) only(t testing.TB) *stream {
 func catalogOf(t *testing.T, api *apiServer) *catalog.Catalog {
 	t.Helper()
 	at := &rest.Config{Host: api.URL}
-	client := must.Get(source.NewClient(at))(t)
+	client := must.Get(kube.NewClient(at))(t)
 	t.Cleanup(client.CloseIdleConnections)
 	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
 	must.Get(catalog.Look(t.Context()))(t)
@@ -224,9 +224,9 @@ func catalogOf(t *testing.T, api *apiServer) *catalog.Catalog {
 }
 
 // clientOf returns a client of the API server.
-func clientOf(t *testing.T, a *apiServer) *source.Client {
+func clientOf(t *testing.T, a *apiServer) *kube.Client {
 	t.Helper()
-	client := must.Get(source.NewClient(&rest.Config{Host: a.URL}))(t)
+	client := must.Get(kube.NewClient(&rest.Config{Host: a.URL}))(t)
 	t.Cleanup(client.CloseIdleConnections)
 	return client
 }

@@ -38,19 +38,19 @@ func merged(target, patch any) any {
 	return out
 }
 
-// reader applies the events of a log.
-type reader struct {
+// applier applies the events of a log.
+type applier struct {
 	objects  map[string]any
 	versions map[string]string
 	// count is how many events there were of each payload.
 	count map[string]int
 }
 
-func newReader() *reader {
-	return &reader{map[string]any{}, map[string]string{}, map[string]int{}}
+func newApplier() *applier {
+	return &applier{map[string]any{}, map[string]string{}, map[string]int{}}
 }
 
-func (r *reader) take(m *sink.Stored) error {
+func (r *applier) take(m *sink.Stored) error {
 	state, err := encode.StateOf(m)
 	if err != nil || state.UID == "" {
 		return err
@@ -83,7 +83,7 @@ func (r *reader) take(m *sink.Stored) error {
 }
 
 // check compares what a reader has after each event with the object at that version.
-func (p *past) check(t *testing.T, log *fakeLog, r *reader) {
+func (p *past) check(t *testing.T, log *fakeLog, r *applier) {
 	t.Helper()
 	for i := range log.log {
 		m := &log.log[i]
@@ -104,9 +104,9 @@ func (p *past) check(t *testing.T, log *fakeLog, r *reader) {
 }
 
 // passing reads as a consumer does that is up to date: what has no greater version is passed over.
-func passing(t *testing.T, log *fakeLog) *reader {
+func passing(t *testing.T, log *fakeLog) *applier {
 	t.Helper()
-	r, last := newReader(), map[string]int{}
+	r, last := newApplier(), map[string]int{}
 	for i := range log.log {
 		m := &log.log[i]
 		state := must.Get(encode.StateOf(m))(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 const (
@@ -118,7 +119,7 @@ func (s *stream) audit(ctx context.Context) (differing []string, done bool, err 
 // suspects compares all objects, as they were at position, with the ledger as it is while they are read.
 func (s *stream) suspects(ctx context.Context, position string) (differing []string, err error) {
 	seen := map[string]struct{}{}
-	err = source.Audit(ctx, s.session.cfg.Client, s.Stream, position, func(id source.Ident, raw []byte) error {
+	err = kube.Audit(ctx, s.session.cfg.Client, s.Stream, position, func(id source.Ident, raw []byte) error {
 		key := id.Key()
 		seen[key] = struct{}{}
 		if !s.agrees(key, &id, encode.Written(raw), position) {
@@ -145,7 +146,7 @@ func (s *stream) lookAgain(ctx context.Context, keys []string) (differing []stri
 			return nil, nil // a list has begun, and sees everything
 		}
 		at := ident(key, &checkpoint.Row{})
-		id, raw, found, err := source.ReadAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
+		id, raw, found, err := kube.ReadAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // primeTime bounds how long a stream waits for what was before a restart: an API server that answers has told of some
@@ -146,7 +147,7 @@ func (s *stream) prime(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.session.primeTime)
 	defer cancel()
 	began := time.Now()
-	err := source.ObjectsAt(bounded, s.session.cfg.Client, s.Stream, at, s.primeObject)
+	err := kube.ObjectsAt(bounded, s.session.cfg.Client, s.Stream, at, s.primeObject)
 	objects, _ := s.olds.total()
 	log := s.session.log.With("stream", s.name, "objects", objects, "of", s.ledger.Len())
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
 )
 
 // number returns the number of a version: of one that is no number, the one that the row has for it, or a new one. The
@@ -246,13 +247,13 @@ func (s *stream) readEpochs(ctx context.Context, end <-chan struct{}) error {
 		return p.ended(err)
 	}
 	for {
-		reader := source.Reader{
+		r := reader.Reader{
 			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status,
 			Recovery: p.cfg.Recovery, Reached: s.newest, Owed: s.owed(), Again: s.again, End: end,
 		}
-		err := reader.Run(ctx)
+		err := r.Run(ctx)
 		var rewound *source.RewoundError
-		if errors.Is(err, source.ErrEnded) {
+		if errors.Is(err, reader.ErrEnded) {
 			return nil
 		}
 		if !errors.As(err, &rewound) {

@@ -20,6 +20,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
+	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
 )
 
 var (
@@ -76,7 +78,7 @@ func TestEpoch_that_one_stream_begins_is_that_of_all(t *testing.T) {
 	}
 	note(t, a, source.Progress{Kind: source.Recovering, Version: "900", Why: source.Why{Message: "expired"}})
 	beginHistory(t, a, source.Gap, "1000")
-	assert.Equal(t, (source.Owed{}), a.owed(), "a list is owed that does not compare")
+	assert.Equal(t, (reader.Owed{}), a.owed(), "a list is owed that does not compare")
 	snapshot(t, a, "1000", "x u1 900")
 	send(t, a, source.Deleted, "x", "u1", "1001", source.ReasonWatch)
 	r.settle()
@@ -134,7 +136,7 @@ func TestResync_finds_a_state_that_was_written_at_another_time(t *testing.T) {
 		note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
 		s.status.State(source.Watching, nil)
 		api := &lister{objects: []string{"a u1 5 " + written}}
-		_, err := source.Current(t.Context(), api.client(t), s.Stream, func(item *source.Item) error {
+		_, err := kube.Current(t.Context(), api.client(t), s.Stream, func(item *kube.Item) error {
 			queued, err := s.republishOne(t.Context(), item.Ident, item, 7, rate.NewLimiter(rate.Inf, 1))
 			assert.Equal(t, same, queued, "published again")
 			if !queued {
@@ -367,7 +369,8 @@ func TestEpoch_that_another_stream_begins_leaves_the_ends_of_one_that_retires(t 
 	require.NoError(t, r.save(t.Context()))
 	r.close(goes)
 	const why = "the configuration does not select it"
-	retires, err := r.openRetiring(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, goes.Stream, why)
+	retires, err := r.openRetiring(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, goes.Stream,
+		why)
 	require.NoError(t, err)
 	stays.beginEpoch(&source.RewoundError{Stream: stays.name, Position: "100", Server: "70"})
 	require.NoError(t, r.retire(t.Context(), t.Context(), retires, always(source.ReasonDeselected), why))

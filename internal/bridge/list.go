@@ -11,6 +11,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
+	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
 )
 
 // Note implements source.History.
@@ -82,14 +84,14 @@ func (s *stream) owe(p source.Progress) {
 }
 
 // owed returns the list that a dead process has not come to the end of.
-func (s *stream) owed() source.Owed {
+func (s *stream) owed() reader.Owed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.saved.Owes
 	if o.List != sequence.Relist {
-		return source.Owed{}
+		return reader.Owed{}
 	}
-	owed := source.Owed{Version: o.Version, Why: source.Why{Cause: source.Cause(o.Cause), Message: o.Message}}
+	owed := reader.Owed{Version: o.Version, Why: source.Why{Cause: source.Cause(o.Cause), Message: o.Message}}
 	gap := source.Marker{Kind: source.MarkerGap, Epoch: s.epoch, From: s.position(), To: o.Version}
 	owed.Announced = s.saved.Announced == s.encoder.MarkerID(gap)
 	return owed
@@ -304,12 +306,12 @@ func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[
 	all := s.Stream
 	all.LabelSelector, all.FieldSelector = "", ""
 	exists = map[string]struct{}{}
-	err = source.Audit(ctx, s.session.cfg.Client, all, p.Version, func(id source.Ident, _ []byte) error {
+	err = kube.Audit(ctx, s.session.cfg.Client, all, p.Version, func(id source.Ident, _ []byte) error {
 		exists[id.UID] = struct{}{}
 		return nil
 	})
 	if err != nil && ctx.Err() == nil { // that version is gone, or cannot be read
-		_, err = source.Current(ctx, s.session.cfg.Client, all, func(item *source.Item) error {
+		_, err = kube.Current(ctx, s.session.cfg.Client, all, func(item *kube.Item) error {
 			exists[item.UID] = struct{}{}
 			return nil
 		})

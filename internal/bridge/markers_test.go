@@ -27,6 +27,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // lister is an API server that lists objects, "name uid version" or "name uid version written". With a selector it
@@ -73,12 +74,12 @@ func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		cmp.Or(l.version, "1000"), strings.Join(items, ","))
 }
 
-func (l *lister) client(t *testing.T) *source.Client { return answeredBy(t, l) }
+func (l *lister) client(t *testing.T) *kube.Client { return answeredBy(t, l) }
 
 // answeredBy returns a client whose requests a handler answers, without a network: testing/synctest can wait for them.
-func answeredBy(t *testing.T, h http.Handler) *source.Client {
+func answeredBy(t *testing.T, h http.Handler) *kube.Client {
 	t.Helper()
-	return must.Get(source.NewClient(&rest.Config{
+	return must.Get(kube.NewClient(&rest.Config{
 		Host:          "http://api.example.com",
 		WrapTransport: func(http.RoundTripper) http.RoundTripper { return answers{h} },
 	}))(t)

@@ -26,6 +26,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
+	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
 )
 
 // model is a cluster, a log, a checkpoint and consumers to which everything happens: crashes at any moment, lost
@@ -37,7 +39,7 @@ type model struct {
 	random *rand.Rand
 	log    readableLog
 	store  *crashingStore
-	client *source.Client
+	client *kube.Client
 	trace  []string
 
 	// mu guards what follows where lists are served.
@@ -324,7 +326,7 @@ func (m *model) session(last bool) {
 func (m *model) connect(s *stream) (sent int) {
 	m.checkServer(s)
 	position, _, ok := s.Resume()
-	if !ok || s.owed() != (source.Owed{}) || m.random.IntN(4) == 0 { // the latter is a 410
+	if !ok || s.owed() != (reader.Owed{}) || m.random.IntN(4) == 0 { // the latter is a 410
 		position = m.list(s, ok)
 	}
 	s.status.State(source.Watching, nil)
@@ -507,7 +509,7 @@ func (m *model) send(s *stream, c happened, reason source.Reason) {
 // list lists what exists, behind a gap if the stream could be resumed, and again where the list does not compare.
 func (m *model) list(s *stream, gap bool) (version string) {
 	why := source.Why{Cause: source.CauseExpired, Message: "compacted"}
-	if owed := s.owed(); owed != (source.Owed{}) {
+	if owed := s.owed(); owed != (reader.Owed{}) {
 		why = owed.Why
 	}
 	for {

@@ -42,7 +42,7 @@ func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
 		got = append(got, attribute(&log.log[i], "payload"))
 	}
 	expect(t, got, "object", "merge-patch", "object", "object", "merge-patch")
-	p.check(t, log, newReader())
+	p.check(t, log, newApplier())
 }
 
 // A chain of patches goes on in an epoch whose versions compare with those before, and in no other.
@@ -74,7 +74,7 @@ func TestOlds_of_another_epoch_are_a_base_where_versions_compare(t *testing.T) {
 				got = append(got, attribute(&log.log[i], "payload"))
 			}
 			expect(t, got, "object", "merge-patch", c.third, "merge-patch")
-			p.check(t, log, newReader())
+			p.check(t, log, newApplier())
 		})
 	}
 }
@@ -171,7 +171,7 @@ func TestOlds_are_no_base_in_another_partition(t *testing.T) {
 		got = append(got, fmt.Sprint(log.of[m.ID], " ", attribute(m, "payload"), attribute(m, "baseversion")))
 	}
 	expect(t, got, "0 object", "0 merge-patch1", "1 merge-patch2", "1 object", "1 merge-patch4")
-	p.check(t, log.fakeLog, newReader())
+	p.check(t, log.fakeLog, newApplier())
 }
 
 // A log drops its oldest messages, and the later ones have to make sense without them.
@@ -219,7 +219,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 2 watch", "updated default/a u1 3 watch",
 		"updated default/a u1 4 watch")
-	p.check(t, log, newReader())
+	p.check(t, log, newApplier())
 }
 
 // The broker recognises a repetition by its id, and what it has may have been encoded by another configuration.

@@ -70,7 +70,7 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 				log.forgetIDs()
 			}
 		}
-		reads := newReader()
+		reads := newApplier()
 		p.check(t, log.fakeLog, reads)
 		for payload, n := range reads.count {
 			counted[payload] += n
@@ -98,7 +98,7 @@ func TestOlds_an_event_that_is_too_large_with_what_was_before_is_published_witho
 			".")[3]+" "+attribute(m, "baseversion")))
 	}
 	expect(t, got, "1 added", "2 updated 1", "3 updated", "4 updated", "5 rejected", "6 updated")
-	p.check(t, log, newReader())
+	p.check(t, log, newApplier())
 	assert.EqualValues(t, 1, value(t, r.registry, "publish_failures_total"), "failures are counted")
 }
 

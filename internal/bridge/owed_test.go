@@ -14,6 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
 )
 
 // What is read back or listed is ahead of the position. A watch from there would show what is older than that, so
@@ -21,7 +22,7 @@ import (
 func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	r, s := saved(t, log, store)
-	owed := func(when string, want source.Owed) {
+	owed := func(when string, want reader.Owed) {
 		t.Helper()
 		assert.Equal(t, want, s.owed(), "%s: owed", when)
 		has := store.state.Streams[s.name].Owes
@@ -34,21 +35,21 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 		_ = r.stop()
 		r, s = startStream(t, log, store)
 	}
-	owed("in the beginning", source.Owed{})
+	owed("in the beginning", reader.Owed{})
 
 	note(t, s, source.Progress{Kind: source.Recovering, Version: "40", Why: source.Why{Message: "expired"}})
-	owed("before anything is read back", source.Owed{Version: "40", Why: source.Why{Message: "expired"}})
+	owed("before anything is read back", reader.Owed{Version: "40", Why: source.Why{Message: "expired"}})
 	send(t, s, source.Updated, "a", "u1", "15", source.ReasonRecovered)
 	r.settle()
 	restart()
-	owed("after a crash", source.Owed{Version: "40", Why: source.Why{Message: "expired"}})
+	owed("after a crash", reader.Owed{Version: "40", Why: source.Why{Message: "expired"}})
 	version, _, ok := s.Resume()
 	assert.True(t, ok && version == "10", "it resumes at %q", version)
 
 	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Why: source.Why{Message: "expired; nothing"}})
 	require.NoError(t, r.save(t.Context()))
 	restart()
-	owed("in the middle of the list", source.Owed{
+	owed("in the middle of the list", reader.Owed{
 		Version: "41", Why: source.Why{Message: "expired; nothing"},
 		Announced: true,
 	})
@@ -56,7 +57,7 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Why: source.Why{Message: "expired; nothing"}})
 	send(t, s, source.Added, "a", "u1", "41", source.ReasonRelist)
 	note(t, s, source.Progress{Kind: source.Listed, Version: "41", Objects: 1})
-	owed("when the list is complete", source.Owed{})
+	owed("when the list is complete", reader.Owed{})
 	checkOnce(t, log)
 }
 
@@ -64,7 +65,7 @@ func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *t
 	log, store := newReadableLog(), &memoryStore{}
 	_, s := saved(t, log, store)
 	s.saved.Announced = "an older one"
-	assert.Equal(t, (source.Owed{}), s.owed(), "owed")
+	assert.Equal(t, (reader.Owed{}), s.owed(), "owed")
 	s.saved.Owes = checkpoint.Owes{List: sequence.Relist, Version: "40", Cause: "expired"}
 	owed := s.owed()
 	assert.False(t, owed.Announced, "owed %+v, and another gap was announced", owed)

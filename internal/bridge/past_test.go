@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // frame is what a watch shows at a version.
@@ -106,10 +107,10 @@ func (p *past) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // client asks p.
-func (p *past) client(t *testing.T) *source.Client {
+func (p *past) client(t *testing.T) *kube.Client {
 	t.Helper()
 	server := httptest.NewServer(p)
-	client := must.Get(source.NewClient(&rest.Config{Host: server.URL}))(t)
+	client := must.Get(kube.NewClient(&rest.Config{Host: server.URL}))(t)
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
 		server.Close()

@@ -21,8 +21,10 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
+	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
+	"github.com/kube-eventbridge/kube-eventbridge/source/sharing"
 )
 
 type (
@@ -45,9 +47,9 @@ type Config struct {
 	// Target names for a person what is published to.
 	Target  string
 	Streams []StreamSpec
-	Client  *source.Client
+	Client  *kube.Client
 	// Watches are shared with other pipelines; nil: each stream has a watch of its own.
-	Watches *source.Watches
+	Watches *sharing.Watches
 	// Catalog tells which resources are served. Whoever makes it runs it.
 	Catalog *catalog.Catalog
 	// Namespaces are those of the cluster; needed where a spec selects them. Whoever makes it runs it.
@@ -62,7 +64,7 @@ type Config struct {
 	// Buffer bounds the bytes between the API server and the broker's acknowledgement.
 	Buffer int64
 	// Recovery bounds what is read back of a gap.
-	Recovery source.Recovery
+	Recovery reader.Recovery
 	// Audit is how often each stream is compared with what exists; zero is never.
 	Audit time.Duration
 	// ResyncRate is how many objects of a stream are published again in a second, at most: 200 if zero.

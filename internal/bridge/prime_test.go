@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // What a process has published before is a base only if it is what the next one would have published.
@@ -130,7 +131,7 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 			p.frames[0].body)
 	}))
 	defer server.Close()
-	client := must.Get(source.NewClient(&rest.Config{Host: server.URL}))(t)
+	client := must.Get(kube.NewClient(&rest.Config{Host: server.URL}))(t)
 	defer client.CloseIdleConnections()
 
 	log, store := newReadableLog(), &memoryStore{}

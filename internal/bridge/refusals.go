@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 const (
@@ -216,7 +217,7 @@ func (s *stream) retry(ctx context.Context, key string) {
 		return
 	}
 	at := ident(key, &checkpoint.Row{})
-	item, err := source.ItemAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
+	item, err := kube.ItemAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
 	if err != nil {
 		return
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // refuse has a log take nothing of objects, not even a rejection.
@@ -442,7 +443,7 @@ func TestRefused_end_does_not_keep_another_stream_from_taking_over(t *testing.T)
 }
 
 // lists is a client of an API server that has "name uid version" at any version.
-func lists(t *testing.T, version string, objects ...string) *source.Client {
+func lists(t *testing.T, version string, objects ...string) *kube.Client {
 	return answeredBy(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		var items []string

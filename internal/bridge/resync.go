@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 const (
@@ -188,7 +189,7 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	// taken for gone.
 	limit := rate.NewLimiter(p.cfg.ResyncRate, 1)
 	listed, coming := map[string]struct{}{}, map[string]uint64{}
-	version, err := source.Current(ctx, p.cfg.Client, s.Stream, func(item *source.Item) error {
+	version, err := kube.Current(ctx, p.cfg.Client, s.Stream, func(item *kube.Item) error {
 		published, err := s.republishOne(ctx, item.Ident, item, n, limit)
 		if err != nil {
 			return err
@@ -227,7 +228,7 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 
 // coming returns the version of what is published instead of a listed object's state: that state, or a newer one that
 // is on its way. If the list does not compare with what was published in the epoch, the stream lists under another one.
-func (s *stream) coming(listed *source.Item, epoch uint64) uint64 {
+func (s *stream) coming(listed *kube.Item, epoch uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, exists := s.known(listed.Key())

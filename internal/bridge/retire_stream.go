@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // close makes an open stream one that is only stored, as a session begins with. Nothing of it is read any more, and all
@@ -60,7 +61,7 @@ func (p *session) reasons(ctx context.Context, at source.Stream) (reasonOf, erro
 	p.mu.Unlock()
 	for delay := commitEvery; rows > 0; delay = min(2*delay, maxCommitDelay) {
 		exists := map[string]struct{}{}
-		_, err := source.Current(ctx, p.cfg.Client, at, func(item *source.Item) error {
+		_, err := kube.Current(ctx, p.cfg.Client, at, func(item *kube.Item) error {
 			exists[item.UID] = struct{}{}
 			return nil
 		})

@@ -28,6 +28,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
@@ -306,7 +307,7 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 // What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.
 func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 	at := &rest.Config{Host: newAPIServer(t, 10).URL}
-	client := must.Get(source.NewClient(at))(t)
+	client := must.Get(kube.NewClient(at))(t)
 	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
 	st := &status{stream: &stream{session: &session{cfg: &Config{Catalog: catalog}}}}
 	now, looks := time.Now(), 0

@@ -18,7 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // checkpointFlags say where checkpoints are.
@@ -204,7 +204,7 @@ func (f *checkpointFlags) clusterUID(cmd *cobra.Command, k config.Kubernetes) (s
 	if err != nil {
 		return "", err
 	}
-	client, err := source.NewClient(at)
+	client, err := kube.NewClient(at)
 	if err != nil {
 		return "", err
 	}

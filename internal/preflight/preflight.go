@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // granted is what helps who lacks a permission.
@@ -90,7 +91,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 	if err != nil {
 		return "", err
 	}
-	client, err := source.NewClient(at)
+	client, err := kube.NewClient(at)
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +140,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 }
 
 // checkLease asks whether the process may stand for its lease.
-func (c *checkup) checkLease(ctx context.Context, client *source.Client) {
+func (c *checkup) checkLease(ctx context.Context, client *kube.Client) {
 	e := c.cfg.LeaderElection
 	if e == nil {
 		return
@@ -151,7 +152,7 @@ func (c *checkup) checkLease(ctx context.Context, client *source.Client) {
 		return
 	}
 	for _, verb := range []string{"get", "create", "update"} {
-		a := source.Action{
+		a := kube.Action{
 			Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace,
 			Name: e.ResourceName,
 		}
@@ -171,11 +172,11 @@ func (c *checkup) checkLease(ctx context.Context, client *source.Client) {
 
 // checkPermissions asks whether a resource may be read.
 func (c *checkup) checkPermissions(
-	ctx context.Context, client *source.Client, path string, r *config.Resource, found source.Resource,
+	ctx context.Context, client *kube.Client, path string, r *config.Resource, found source.Resource,
 ) {
 	for _, ns := range wiring.ScopesOf(r) {
 		for _, verb := range []string{"list", "watch"} {
-			allowed, err := client.Allowed(ctx, source.Action{
+			allowed, err := client.Allowed(ctx, kube.Action{
 				Verb: verb, Group: found.Group, Resource: found.Resource,
 				Namespace: ns,
 			})
@@ -191,12 +192,12 @@ func (c *checkup) checkPermissions(
 }
 
 // checkSelector asks whether the namespaces may be read that an entry selects from.
-func (c *checkup) checkSelector(ctx context.Context, client *source.Client, path string, r *config.Resource) {
+func (c *checkup) checkSelector(ctx context.Context, client *kube.Client, path string, r *config.Resource) {
 	if r.NamespaceSelector == "" {
 		return
 	}
 	for _, verb := range []string{"list", "watch"} {
-		allowed, err := client.Allowed(ctx, source.Action{Verb: verb, Resource: "namespaces"})
+		allowed, err := client.Allowed(ctx, kube.Action{Verb: verb, Resource: "namespaces"})
 		switch {
 		case err != nil:
 			add(&c.Unreached, path+".namespaceSelector", "the API server does not say whether %s namespaces is allowed: %v",

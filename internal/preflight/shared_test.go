@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 func TestCheckShared_refuses_two_names_of_one_resource_with_objects_in_common(t *testing.T) {
@@ -76,7 +77,7 @@ func TestCheckMeaning_names_all_resources_that_a_name_may_mean(t *testing.T) {
 	api := httptest.NewServer(mux)
 	t.Cleanup(api.Close)
 	at := &rest.Config{Host: api.URL}
-	client := must.Get(source.NewClient(at))(t)
+	client := must.Get(kube.NewClient(at))(t)
 	t.Cleanup(client.CloseIdleConnections)
 	for name, want := range map[config.ResourceName]string{
 		{Plural: "gateways"}: "p.resource: gateways may mean several resources: gateways.gateway.io, gateways.istio.io; a " +

@@ -12,6 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // Match is how many resources a wildcard names.
@@ -24,7 +25,7 @@ type Match struct {
 // checkWildcard asks what a wildcard names, and whether that may be read. What may not be does not stop a bridge, and
 // is a warning.
 func (c *checkup) checkWildcard(
-	ctx context.Context, client *source.Client, catalog *catalog.Catalog, path string, r *config.Resource,
+	ctx context.Context, client *kube.Client, catalog *catalog.Catalog, path string, r *config.Resource,
 ) {
 	offers, err := catalog.Look(ctx)
 	if err != nil {
@@ -62,18 +63,18 @@ func (c *checkup) checkExcluded(path string, r *config.Resource, idle []int) {
 // checkReadable asks whether resources may be read in a scope: for all of them at once, and where that is not allowed
 // one by one.
 func (c *checkup) checkReadable(
-	ctx context.Context, client *source.Client, path string, r *config.Resource, ns string, found []source.Resource,
+	ctx context.Context, client *kube.Client, path string, r *config.Resource, ns string, found []source.Resource,
 ) {
 	group := r.Resource.Group
 	if group == "" {
 		group = rbac.Any
 	}
 	for _, verb := range []string{"list", "watch"} {
-		all, err := client.Allowed(ctx, source.Action{Verb: verb, Group: group, Resource: rbac.Any, Namespace: ns})
+		all, err := client.Allowed(ctx, kube.Action{Verb: verb, Group: group, Resource: rbac.Any, Namespace: ns})
 		var lacking []string
 		for i := 0; err == nil && !all && i < len(found); i++ {
 			var allowed bool
-			allowed, err = client.Allowed(ctx, source.Action{
+			allowed, err = client.Allowed(ctx, kube.Action{
 				Verb: verb, Group: found[i].Group, Resource: found[i].Resource,
 				Namespace: ns,
 			})

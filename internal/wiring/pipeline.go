@@ -12,7 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
 )
 
 // Pipeline returns what a configuration says of a pipeline. Its parts are left out: streams, sink, checkpoint, and what
@@ -62,11 +62,11 @@ func oversize(o config.Oversize) bridge.Oversize {
 	}
 }
 
-func recovery(c config.Recovery) source.Recovery {
+func recovery(c config.Recovery) reader.Recovery {
 	if !c.Enabled {
-		return source.Recovery{}
+		return reader.Recovery{}
 	}
-	return source.Recovery{Reads: c.MaxReads, Time: c.MaxTime}
+	return reader.Recovery{Reads: c.MaxReads, Time: c.MaxTime}
 }
 
 // secretHashes returns how a pipeline shows that a Secret's value changed; nil if it does not. It reads the file of the

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 const (
@@ -52,7 +52,7 @@ type Config struct {
 // Catalog knows what resources an API server has, as they come, go and change their versions. It is safe for concurrent
 // use.
 type Catalog struct {
-	client    *source.Client
+	client    *kube.Client
 	discovery *discovery.DiscoveryClient
 	metadata  metadata.Interface
 	log       *slog.Logger
@@ -74,7 +74,7 @@ type Catalog struct {
 }
 
 // New returns a catalog that does nothing until Run. Client is of the API server that cfg names.
-func New(cfg *rest.Config, client *source.Client, c Config) (*Catalog, error) {
+func New(cfg *rest.Config, client *kube.Client, c Config) (*Catalog, error) {
 	cfg = rest.CopyConfig(cfg)
 	m, err := metadata.NewForConfig(cfg)
 	if err != nil {

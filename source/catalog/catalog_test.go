@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // served is an API server that serves core/v1 pods and, unless it lacks them, widgets.x.io, and says of their
@@ -83,7 +84,7 @@ func newCatalog(t *testing.T, s *served) *Catalog {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	cfg := &rest.Config{Host: server.URL}
-	client := must.Get(source.NewClient(cfg))(t)
+	client := must.Get(kube.NewClient(cfg))(t)
 	c := must.Get(New(cfg, client, Config{}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -51,7 +51,7 @@ func Bridges() map[string]Bridge {
 		},
 		"a history that is never read back": {
 			Changes: []edit.Change{{
-				File: "source/recover.go", Old: "	if w.recovery.Reads <= 0 ||", New: "	if true ||",
+				File: "source/reader/recover.go", Old: "	if w.recovery.Reads <= 0 ||", New: "	if true ||",
 			}},
 			Faults: []string{away, away},
 			What:   "states that were not read back",

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reader
+
+import (
+	"context"
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
+)
+
+// list streams every object to the feed and returns stubs of them. The error is ctx's, a [source.RewoundError], or one
+// of expiry, after which a new list may succeed.
+func (w *wire) list(ctx context.Context) (*stubs, error) {
+	w.observer.State(source.Listing, nil)
+	w.unreserve() // a watch goes on from the list's version
+	// The first page tells the version before anything is published.
+	meta, first, err := w.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	version := meta.ResourceVersion
+	if err := w.startList(ctx, version); err != nil {
+		return nil, err
+	}
+	out := &stubs{}
+	take := func(raw []byte) error { return w.item(ctx, out, raw) }
+	for _, raw := range first {
+		if err := take(raw); err != nil {
+			return nil, err
+		}
+	}
+	for meta.Continue != "" {
+		if meta, err = w.page(ctx, kube.PageQuery{Limit: kube.PageSize, Token: meta.Continue}, kube.Expired,
+			take); err != nil {
+			return nil, err
+		}
+	}
+	out.ResourceVersion = version
+	return out, w.note(ctx, source.Progress{
+		Kind: source.Listed, Version: version, Objects: len(out.Items),
+		Seen: time.Now(),
+	})
+}
+
+func (w *wire) startList(ctx context.Context, version string) error {
+	start := source.Progress{Kind: source.SnapshotStarted, Version: version, Seen: time.Now()}
+	if w.at != "" {
+		if err := w.checkVersion(w.at, version); err != nil {
+			return err
+		}
+		start.Kind, start.Why = source.Gap, source.Why{Cause: w.gap.why.Cause, Message: w.gap.text()}
+	}
+	err := w.note(ctx, start)
+	w.gap.announced()
+	return err
+}
+
+// firstPage reads the version at which a list begins, and what the API server sends with it: one object, or everything
+// where it knows no pages. Exact is the version to list at, or empty for a consistent list; then only the former gives
+// up.
+func (w *wire) firstPage(ctx context.Context, exact string) (meta rawjson.ListMeta, items [][]byte, err error) {
+	giveUp := kube.Expired
+	if exact != "" {
+		giveUp = new(kube.Patience).Spent
+	}
+	err = w.retried(ctx, giveUp, func() (err error) {
+		meta, items, err = w.client.ReadFirst(ctx, w.stream, kube.PageQuery{Exact: exact})
+		return err
+	})
+	return meta, items, err
+}
+
+// page reads a page of a list. Items that were passed on before it broke off are not passed on again: a list has one
+// order and one version.
+func (w *wire) page(
+	ctx context.Context, q kube.PageQuery, giveUp func(error) bool, item func(raw []byte) error,
+) (meta rawjson.ListMeta, err error) {
+	passed := 0
+	err = w.retried(ctx, giveUp, func() (err error) {
+		seen := 0
+		meta, err = w.client.ReadPage(ctx, w.stream, q, func(raw []byte) error {
+			if seen++; seen <= passed {
+				return nil
+			}
+			if err := item(raw); err != nil {
+				return err
+			}
+			passed = seen
+			return nil
+		})
+		return err
+	})
+	if err == nil {
+		w.observer.State(source.Listing, nil)
+	}
+	return meta, err
+}
+
+// retried repeats a request until it succeeds, is given up, or ctx ends.
+func (w *wire) retried(ctx context.Context, giveUp func(error) bool, request func() error) error {
+	var retry kube.Backoff
+	for {
+		err := request()
+		if err == nil || giveUp(err) {
+			return err
+		}
+		if err := w.wait(ctx, &retry, err); err != nil {
+			return err
+		}
+	}
+}
+
+// item passes one object of a list to the feed, and keeps its identity.
+func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
+	id, err := source.ParseIdentity(raw, w.stream.Namespaced)
+	if err != nil {
+		return err
+	}
+	size := source.ChangeSize(source.ListBodySize(raw, w.stream.Resource))
+	ticket, err := w.feed.Admit(ctx, "", size)
+	if err != nil {
+		return err
+	}
+	reason := source.ReasonSnapshot
+	if w.at != "" {
+		reason = source.ReasonRelist
+	}
+	w.feed.Deliver(source.Change{
+		Op: source.Added, Ident: id.Ident, Body: source.NewListBody(raw, w.stream.Resource), Reason: reason, Seen: time.Now(),
+		Ticket: ticket, Size: size,
+		Listed: true,
+	})
+	out.Items = append(out.Items, &object{Identity: id})
+	return nil
+}

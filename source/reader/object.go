@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reader
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+)
+
+// object is what stands for an object of the cluster in the informer's cache: its identity, without a body. One that a
+// watch made has its change with it until the handler takes that; what is left, and what a list made from the start, is
+// called a stub.
+type object struct {
+	bareMeta
+	source.Identity
+	change *source.Change
+}
+
+// take returns the change, nil from a stub, and makes o a stub, so that the cache keeps no body. Only the handler calls
+// it, which is one goroutine.
+func (o *object) take() *source.Change {
+	c := o.change
+	o.change = nil
+	return c
+}
+
+func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (o *object) DeepCopyObject() runtime.Object   { return &object{Identity: o.Identity} }
+func (o *object) GetObjectMeta() metav1.Object     { return o }
+func (o *object) GetNamespace() string             { return o.Namespace }
+func (o *object) GetName() string                  { return o.Name }
+func (o *object) GetUID() types.UID                { return types.UID(o.UID) }
+func (o *object) GetResourceVersion() string       { return o.ResourceVersion }
+
+// stubs is the list that the reflector is given: what is known already, without bodies.
+type stubs struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+func (s *stubs) DeepCopyObject() runtime.Object {
+	c := *s
+	c.Items = append([]runtime.Object(nil), s.Items...)
+	return &c
+}
+
+// bareMeta is the part of metav1.Object that nothing here reads or writes.
+type bareMeta struct{}
+
+func (bareMeta) SetNamespace(string)                                        {}
+func (bareMeta) SetName(string)                                             {}
+func (bareMeta) GetGenerateName() string                                    { return "" }
+func (bareMeta) SetGenerateName(string)                                     {}
+func (bareMeta) SetUID(types.UID)                                           {}
+func (bareMeta) SetResourceVersion(string)                                  {}
+func (bareMeta) GetGeneration() int64                                       { return 0 }
+func (bareMeta) SetGeneration(int64)                                        {}
+func (bareMeta) GetSelfLink() string                                        { return "" }
+func (bareMeta) SetSelfLink(string)                                         {}
+func (bareMeta) GetCreationTimestamp() metav1.Time                          { return metav1.Time{} }
+func (bareMeta) SetCreationTimestamp(metav1.Time)                           {}
+func (bareMeta) GetDeletionTimestamp() *metav1.Time                         { return nil }
+func (bareMeta) SetDeletionTimestamp(*metav1.Time)                          {}
+func (bareMeta) GetDeletionGracePeriodSeconds() *int64                      { return nil }
+func (bareMeta) SetDeletionGracePeriodSeconds(*int64)                       {}
+func (bareMeta) GetLabels() map[string]string                               { return nil }
+func (bareMeta) SetLabels(map[string]string)                                {}
+func (bareMeta) GetAnnotations() map[string]string                          { return nil }
+func (bareMeta) SetAnnotations(map[string]string)                           {}
+func (bareMeta) GetFinalizers() []string                                    { return nil }
+func (bareMeta) SetFinalizers([]string)                                     {}
+func (bareMeta) GetOwnerReferences() []metav1.OwnerReference                { return nil }
+func (bareMeta) SetOwnerReferences([]metav1.OwnerReference)                 {}
+func (bareMeta) GetManagedFields() []metav1.ManagedFieldsEntry              { return nil }
+func (bareMeta) SetManagedFields(managedFields []metav1.ManagedFieldsEntry) {}
