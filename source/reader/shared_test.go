@@ -483,7 +483,7 @@ func TestWatches_are_refused_to_those_who_come_too_late_only(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		assert.Equal(t, map[string]int{"": 1}, s.watches())
-		assert.Zero(t, s.narrowly(), "a watch for one namespace was asked for")
+		assert.LessOrEqual(t, s.narrowly(), 1, "watches for one namespace; the first may have begun alone")
 		assert.LessOrEqual(t, s.widely(), 3)
 		for i, m := range members {
 			want := 0
