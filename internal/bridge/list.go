@@ -387,10 +387,7 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	}
 	s.saved.Floors = above(s.saved.Floors, ledger.Numeric(position))
 	saved := s.saved
-	saved.Position = position
-	if saved.Owes.List >= sequence.Republish {
-		saved.Position = ""
-	}
+	saved.Position = s.resumable()
 	// Else a tombstone may be what tells which changes are left to the next epoch.
 	if s.mismatch == nil && saved.Owes.List == sequence.Nothing {
 		s.ledger.Prune(position)

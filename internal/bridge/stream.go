@@ -100,7 +100,7 @@ func (o *often) set(interval time.Duration) {
 func (s *stream) Admit(ctx context.Context, version string, size int) (source.Ticket, error) {
 	budget, listed := s.session.budget, version == ""
 	if !listed {
-		if err := budget.AwaitGone(ctx, size, s.upToDate); err != nil {
+		if err := budget.AwaitGone(ctx, s.mayRead); err != nil {
 			return 0, err
 		}
 	}
@@ -110,13 +110,25 @@ func (s *stream) Admit(ctx context.Context, version string, size int) (source.Ti
 	return source.Ticket(s.tracker.Open(version, time.Now())), nil
 }
 
-// upToDate reports whether all that was read is in the log, and the position saved. Then the next object may be read
-// although what is held of deleted ones leaves no room: it shows that the version before is complete, and where the
-// position moves it makes room. So no more is held beyond the room than the objects of the last two versions.
-func (s *stream) upToDate() bool {
+// mayRead reports whether a watch may be read although much is held of deleted objects: where the stream itself holds
+// no more of them than its share, so that one whose position stays does not stop others, or all that it has read is in
+// the log, and its position saved. Then the next object shows that the version before is complete, and where the
+// position moves it makes room.
+func (s *stream) mayRead() bool {
+	if s.ledger.Held() < s.session.share() {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tracker.Pending() == 0 && *s.savedAt.Load() == s.position()
+	return s.tracker.Pending() == 0 && *s.savedAt.Load() == s.resumable()
+}
+
+// share is how much each stream may hold of deleted objects when all together hold half of the limit or more: with
+// those that hold most they take the limit then.
+func (p *session) share() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.budget.Limit() / 2 / int64(max(len(p.streams), 1))
 }
 
 // Deliver implements source.Feed: what is not news is dropped, the rest waits for its turn.
@@ -405,6 +417,14 @@ func (s *stream) safe() string {
 // position is the one from which a watch loses nothing; the caller holds mu.
 func (s *stream) position() string {
 	return cmp.Or(s.held, s.tracker.Position())
+}
+
+// resumable returns the position that a commit saves: none where everything is listed again. The caller holds mu.
+func (s *stream) resumable() string {
+	if s.saved.Owes.List >= sequence.Republish {
+		return ""
+	}
+	return s.position()
 }
 
 // Resume implements source.History.

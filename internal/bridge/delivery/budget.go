@@ -87,12 +87,10 @@ func (b *Budget) Acquire(ctx context.Context, size int, listed bool) error {
 	return nil
 }
 
-// AwaitGone waits while what is held of objects that are gone leaves no room for a change of so many bytes, and pass,
-// which is asked every stepWait, returns false. It is for what a watch shows: a list may be what makes room. The error
-// is ctx's.
-func (b *Budget) AwaitGone(ctx context.Context, size int, pass func() bool) error {
-	need := int64(max(size, leastSize))
-	for gone := b.Gone(); gone > 0 && gone+need > b.Limit() && !pass(); gone = b.Gone() {
+// AwaitGone waits while what is held of objects that are gone takes half of the limit or more, and pass, which is asked
+// every stepWait, returns false. It is for what a watch shows: a list may be what makes room. The error is ctx's.
+func (b *Budget) AwaitGone(ctx context.Context, pass func() bool) error {
+	for b.Gone() >= b.Limit()/2 && !pass() {
 		if err := pause.For(ctx, stepWait); err != nil {
 			return err
 		}

@@ -125,6 +125,13 @@ func (l *Ledger) weigh(bytes int64) {
 	}
 }
 
+// Held returns how many bytes hold was told of, all in all.
+func (l *Ledger) Held() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
+}
+
 // Uncount gives back all that was counted, and counts nothing any more: nothing waits until the ledger holds less.
 func (l *Ledger) Uncount() {
 	l.mu.Lock()
