@@ -179,9 +179,13 @@ func lastChange(object map[string]any) (at, manager string) {
 	entries, _ := metadata["managedFields"].([]any)
 	for _, e := range entries {
 		if e, ok := e.(map[string]any); ok {
-			if s := parse(e["time"]); s >= at {
-				at = s
-				manager, _ = e["manager"].(string)
+			s := parse(e["time"])
+			name, _ := e["manager"].(string)
+			switch {
+			case s > at:
+				at, manager = s, name
+			case s == at && name != manager:
+				manager = ""
 			}
 		}
 	}

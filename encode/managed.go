@@ -86,9 +86,13 @@ func (w *walk) entry(b []byte, o *jsonscan.Object, early bool) bool {
 			manager = b[o.Value:end]
 		}
 	}
-	// Of equal ones the last: an entry without a time is older than all others.
-	if bytes.Compare(at[:], w.changed[:]) >= 0 {
+	// Which of two managers wrote last within a second is not told: API servers put what was applied before what was
+	// updated. An entry without a time is older than all others.
+	switch order := bytes.Compare(at[:], w.changed[:]); {
+	case order > 0:
 		w.changed, w.manager = at, manager
+	case order == 0 && !bytes.Equal(manager, w.manager):
+		w.manager = nil
 	}
 	return time != nil && manager != nil
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
 
-// Missing creates an object in each stream, unless it exists, and returns the streams of which the log that read returns
-// lacks it. In a stream of all namespaces it is in the one that is given.
+// Missing creates an object in each stream, unless it exists, and returns the streams of which the log lacks it that
+// read returns. In a stream of all namespaces it is in the one that is given.
 func Missing(
 	ctx context.Context, w *world.World, read func(context.Context) ([]rig.Message, error), namespace, name string,
 	streams []oracle.Stream,
