@@ -279,9 +279,11 @@ func TestChange_time_is_what_the_object_tells(t *testing.T) {
 			entry(`"2026-03-01T00:00:00Z"`, "b") + ` ]`, "2026-03-01T00:00:00Z", ""},
 		{"the same one twice", `"managedFields":[` + entry(`"2026-03-01T00:00:00Z"`, "a") + `,` +
 			entry(`"2026-03-01T00:00:00Z"`, "a") + `]`, "2026-03-01T00:00:00Z", "a"},
-		{"two within a second, then a newer one", `"managedFields":[` + entry(`"2026-03-01T00:00:00Z"`, "a") + `,` +
-			entry(`"2026-03-01T00:00:00Z"`, "b") + `,` + entry(`"2026-03-01T00:00:01Z"`, "c") + `]`,
-			"2026-03-01T00:00:01Z", "c"},
+		{
+			"two within a second, then a newer one", `"managedFields":[` + entry(`"2026-03-01T00:00:00Z"`, "a") + `,` +
+				entry(`"2026-03-01T00:00:00Z"`, "b") + `,` + entry(`"2026-03-01T00:00:01Z"`, "c") + `]`,
+			"2026-03-01T00:00:01Z", "c",
+		},
 		{"entries without times", created + `,"managedFields":[{"manager":"a"},{"manager":"b"}]`, "2026-01-01T00:00:00Z", ""},
 		{
 			"another zone, a fraction", `"managedFields":[` + entry(`"2026-03-01T02:00:00.5+02:00"`, "a") + `]`,

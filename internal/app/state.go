@@ -57,8 +57,11 @@ func (p *process) checkpointError(cfg *config.Config, i int, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &foreign), errors.As(err, &busy):
+	case errors.As(err, &foreign):
 		return fmt.Errorf("%w; another path is named with %s", err, key)
+	case errors.As(err, &busy):
+		return fmt.Errorf("%w; another path is named with %s, and needs a log of its own, or both publish everything; "+
+			"for a process that stands by, set leaderElection", err, key)
 	case unwritable(err):
 		return fmt.Errorf("%w; set %s to a directory that can be written", err, key)
 	default:

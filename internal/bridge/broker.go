@@ -34,8 +34,8 @@ func (p *session) sayRefused(cause error) {
 	p.saying.Do(func() {
 		since, refused := p.refusing()
 		if refused != nil {
-			p.log.Warn("the broker answers, and refuses what is published", "pipeline", p.name,
-				"since", since.UTC().Format(time.RFC3339), "err", cause)
+			p.log.Warn("the broker answers, and refuses what is published", "since", since.UTC().Format(time.RFC3339),
+				"err", cause)
 		}
 	})
 }

@@ -50,6 +50,9 @@ func (r *reconciler) report(in *inputs, plan []membership.Assignment, problems [
 	return nil
 }
 
+// ErrNotServed says that the API server does not serve what an entry names.
+var ErrNotServed = errors.New(string(membership.NotServed))
+
 // problem says what is wrong with an entry.
 func (r *reconciler) problem(in *inputs, spec *StreamSpec, p *membership.Problem) error {
 	names := strings.Join(p.Resources, ", ")
@@ -61,7 +64,7 @@ func (r *reconciler) problem(in *inputs, spec *StreamSpec, p *membership.Problem
 		if names != "" {
 			return fmt.Errorf("resource %q, which is %s: %s", spec.Resource, names, p.Kind)
 		}
-		return fmt.Errorf("resource %q: %s; kubectl api-resources lists what it serves", spec.Resource, p.Kind)
+		return fmt.Errorf("resource %q: %w; kubectl api-resources lists what it serves", spec.Resource, ErrNotServed)
 	case membership.OtherVersion:
 		gr := schema.ParseGroupResource(names)
 		return fmt.Errorf("resource %q: the API server does not serve that version, only %s: name another version, or none",

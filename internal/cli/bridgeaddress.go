@@ -49,7 +49,7 @@ func (f *bridgeFlags) address(to io.Writer) (server, from string, err error) {
 	case !known:
 		return "", "", cmdutil.Reported(err, warnings)
 	case err != nil:
-		_, _ = fmt.Fprintf(to, "%v\nThe bridge goes by what it has read before.\n", err)
+		_, _ = fmt.Fprintf(to, "%v\nA bridge that runs goes by what it has read before.\n", err)
 	}
 	if f.admin && at.Admin != "" {
 		return endpoint.Local(at.Admin), "server.admin", nil

@@ -522,10 +522,10 @@ func TestFilter_is_warned_of_where_a_member_may_be_missing(t *testing.T) {
 	for resource, want := range map[string]string{
 		`filter: "object.data.a == '1'"`: at +
 			"fails where an object has no object.data or no object.data.a, and the change is then published " +
-			"(onFilterError: publish); guard it: has(object.data) && has(object.data.a) && …",
+			"(onFilterError: publish); guard it where it is used: has(object.data) && has(object.data.a) && …",
 		`filter: "object.data == {}", onFilterError: drop`: at +
 			"fails where an object has no object.data, and the change is then dropped " +
-			"(onFilterError: drop); guard it: has(object.data) && …",
+			"(onFilterError: drop); guard it where it is used: has(object.data) && …",
 		`filter: "has(object.data) && object.data == {}"`: "",
 	} {
 		_, warnings := must.Get2(Parse("f",

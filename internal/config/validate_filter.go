@@ -28,7 +28,8 @@ func (v *validator) filter(path string, r *Resource) {
 	if len(missing) > 0 {
 		becomes := map[OnFilterError]string{OnFilterErrorPublish: "published", OnFilterErrorDrop: "dropped"}[r.OnFilterError]
 		v.warn(path+".filter", "fails where an object has no %s, and the change is then %s (onFilterError: %s); "+
-			"guard it: %s && …", strings.Join(missing, " or no "), becomes, r.OnFilterError, strings.Join(guards, " && "))
+			"guard it where it is used: %s && …", strings.Join(missing, " or no "), becomes, r.OnFilterError,
+			strings.Join(guards, " && "))
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	CodeMessageTooLarge jetstream.ErrorCode = 10054
 	CodeNoStream        jetstream.ErrorCode = 10059
 	CodeStreamMismatch  jetstream.ErrorCode = 10060
+	CodeOverlap         jetstream.ErrorCode = 10065
 	CodeWrongLast       jetstream.ErrorCode = 10071
 	CodeNoReplicas      jetstream.ErrorCode = 10074
 	CodeHeaderTooLarge  jetstream.ErrorCode = 10097

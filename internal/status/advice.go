@@ -20,6 +20,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -226,8 +227,8 @@ var troubles = []trouble{
 	},
 	{
 		SubjectRefused, "The broker refuses a subject", atFact, nil,
-		"The broker takes nothing of some object, not even the word that it was rejected: let the bridge publish under all " +
-			"of the pipeline's subjects or topics.",
+		"The broker takes nothing of some object, not even the word that it was rejected, or no marker of a stream, which " +
+			"waits for it: let the bridge publish under all of the pipeline's subjects or topics.",
 	},
 	{
 		StandbyTrouble, "This process could not take over", atFact, nil,
@@ -382,7 +383,8 @@ func unusable(err error) bool {
 
 // unserved reports whether the API server has answered that there is nothing to be read.
 func unserved(err error) bool {
-	return apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) ||
+	return errors.Is(err, bridge.ErrNotServed) || apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) ||
+		apierrors.IsMethodNotSupported(err) ||
 		mentions(err, "cannot be listed and watched", "no resource", "not found in")
 }
 

@@ -21,6 +21,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -39,6 +40,7 @@ func TestDiagnose_knows_each_kind_of_trouble(t *testing.T) {
 		{atStream, apierrors.NewUnauthorized("who is it"), Unauthorized},
 		{atStream, &apimeta.NoResourceMatchError{}, Missing},
 		{atStream, apierrors.NewNotFound(pods, ""), Missing},
+		{atStream, fmt.Errorf("resource %q: %w", "podz", bridge.ErrNotServed), Missing},
 		{atStream, errors.New("resource tokenreviews cannot be listed and watched"), Missing},
 		{atStream, apierrors.NewTooManyRequests("later", 1), Throttled},
 		{atStream, &url.Error{Op: "Get", URL: "https://k", Err: certificate}, APICertificate},

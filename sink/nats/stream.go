@@ -84,6 +84,8 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 		return st, nil
 	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 		return js.Stream(ctx, s.cfg.Stream)
+	case errors.As(err, &api) && api.ErrorCode == natsclient.CodeOverlap:
+		return nil, s.overlaps(ctx, js, api)
 	case errors.As(err, &api) && natsclient.Hopeless(api):
 		return nil, &sink.UnusableError{
 			Target: "stream " + s.cfg.Stream,
@@ -92,6 +94,23 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 		}
 	default:
 		return nil, fmt.Errorf("create: %w", err)
+	}
+}
+
+// overlaps says which stream has the subjects already.
+func (s *Sink) overlaps(ctx context.Context, js jetstream.JetStream, api *jetstream.APIError) error {
+	other := "another stream"
+	for _, subject := range s.cfg.Subjects {
+		if name, err := js.StreamNameBySubject(ctx, subject); err == nil {
+			other = "stream " + name
+			break
+		}
+	}
+	return &sink.UnusableError{
+		Target: "stream " + s.cfg.Stream,
+		Reason: fmt.Sprintf("it is missing, and cannot be created, because %s has subjects of it: %s", other,
+			api.Description),
+		Advice: "name that stream, or choose another subject",
 	}
 }
 

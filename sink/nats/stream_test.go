@@ -169,7 +169,7 @@ func TestSink_says_why_a_stream_cannot_be_created(t *testing.T) {
 	js := b.connect(t)
 	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.a.>"}}))(t)
 	if err := newSink(t, config(b.addr())).Run(t.Context()); !errors.As(err, &u) ||
-		!strings.Contains(u.Reason, "overlap") {
+		!strings.Contains(u.Reason, "stream OTHER has subjects of it") {
 		t.Errorf("another stream has the subject: %v", err)
 	}
 }

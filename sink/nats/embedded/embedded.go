@@ -200,7 +200,8 @@ func (s *Server) probe(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("embedded server: %s is in use by another program: stop it, or set %s to another address: %w",
+		return fmt.Errorf("embedded server: %s is in use by another program: stop it, or set %s to another address, "+
+			"in all embedded pipelines: %w",
 			s.cfg.Listen, s.cfg.ListenKey, err)
 	default:
 		return fmt.Errorf("embedded server: listen on %s (%s): %w", s.cfg.Listen, s.cfg.ListenKey, err)
