@@ -74,11 +74,8 @@ func TestReloads_hold_up_nothing_while_the_API_server_is_silent(t *testing.T) {
 		p.reloads.see(ctx, lookAt(file), true)
 	}()
 	<-asked
-	if !p.turn.TryLock() {
-		t.Error("it holds the turn")
-	} else {
-		p.turn.Unlock()
-	}
+	must.Happen(t, "a turn that is not held while it asks", p.turn.TryLock)
+	p.turn.Unlock()
 	reset := make(chan struct{})
 	go func() {
 		defer close(reset)
