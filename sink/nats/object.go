@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	gonats "github.com/nats-io/nats.go"
@@ -43,11 +44,42 @@ func (s *Sink) Keep(ctx context.Context, name string, data []byte) (ref string, 
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, keepAnswers*s.cfg.AckTimeout)
 	defer cancel()
+	ctx, deny := context.WithCancelCause(ctx)
+	defer s.deniable(&deny)()
 	bucket := Bucket(s.cfg.Stream)
 	if err := s.put(ctx, nc, bucket, name, data); err != nil {
 		return "", fmt.Errorf("put into bucket %s: %w", bucket, s.unanswered(ctx, err))
 	}
 	return "nats-obj:" + bucket + "/" + name, nil
+}
+
+// deniable has deny be called if the broker does not permit something of the bucket, until end is.
+func (s *Sink) deniable(deny *context.CancelCauseFunc) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keeps == nil {
+		s.keeps = map[*context.CancelCauseFunc]struct{}{}
+	}
+	s.keeps[deny] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		delete(s.keeps, deny)
+		s.mu.Unlock()
+		(*deny)(nil)
+	}
+}
+
+// denyKeeps ends what is being put into the bucket if a subject that is denied is one of the bucket's.
+func (s *Sink) denyKeeps(subject string, err error) {
+	bucket := Bucket(s.cfg.Stream)
+	if !strings.HasPrefix(subject, "$O."+bucket+".") && !strings.Contains(subject, ".OBJ_"+bucket) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for deny := range s.keeps {
+		(*deny)(notPermitted(subject, err))
+	}
 }
 
 func (s *Sink) put(ctx context.Context, nc *gonats.Conn, bucket, name string, data []byte) error {

@@ -138,6 +138,40 @@ func TestSink_needs_few_permissions_to_keep(t *testing.T) {
 	assert.NotContains(t, said(), "Violation", "something was denied")
 }
 
+func TestSink_that_may_not_keep_says_so_at_once(t *testing.T) {
+	const store = "OBJ_" + bucket
+	for name, c := range map[string]struct {
+		more []string
+		want string
+	}{
+		"nothing of the bucket": {nil, "to publish to $JS.API.STREAM.INFO." + store},
+		"no objects": {
+			[]string{
+				"$JS.API.STREAM.INFO." + store, "$JS.API.STREAM.CREATE." + store, "$JS.API.STREAM.PURGE." + store,
+				"$JS.API.DIRECT.GET." + store + ".>",
+			},
+			"to publish to $O." + bucket + ".C.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t, func(o *server.Options) {
+				o.Users = []*server.User{{Username: "bridge", Password: "pw", Permissions: &server.Permissions{
+					Publish:   &server.SubjectPermission{Allow: slices.Concat([]string{"k8s.>"}, permissions, c.more)},
+					Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+				}}}
+			})
+			cfg := config(b.addr())
+			cfg.Client.Auth.User, cfg.Client.Auth.Password, cfg.AckTimeout = "bridge", "pw", time.Hour
+			s, _ := newTalkingSink(t, cfg)
+			end := ready(t, s)
+			_, err := s.Keep(t.Context(), objectName, randomBytes(300_000))
+			assert.ErrorContains(t, err, c.want)
+			assert.True(t, sink.IsPermanent(err), "it is tried again")
+			require.NoError(t, end())
+		})
+	}
+}
+
 func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
 	const log, subjects = "KUBERNETES", "$O." + bucket
 	for name, c := range map[string]struct {

@@ -93,11 +93,16 @@ func (s *Sink) forbidden(err error) {
 		if !ok || m.Subject != subject {
 			return nil
 		}
-		return sink.Permanent(fmt.Errorf("the broker does not permit this user to publish to %s: %w", subject, err))
+		return notPermitted(subject, err)
 	}
+	s.denyKeeps(subject, err)
 	if s.failWhere(denied) == 0 {
 		s.warn(err)
 	}
+}
+
+func notPermitted(subject string, err error) error {
+	return sink.Permanent(fmt.Errorf("the broker does not permit this user to publish to %s: %w", subject, err))
 }
 
 // deniedSubject finds the subject in the server's words.

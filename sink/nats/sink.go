@@ -55,6 +55,8 @@ type Sink struct {
 	epoch    int                   // counts the times down was set
 	denied   error                 // the last permission the broker denied, at deniedAt
 	deniedAt time.Time
+	// keeps end what is being put into the bucket where the broker does not permit that.
+	keeps    map[*context.CancelCauseFunc]struct{}
 	lastWarn time.Time
 	limits   jetstream.StreamConsumerLimits // of the stream, when it was last looked at, as what follows
 	maxAge   time.Duration
