@@ -177,8 +177,8 @@ var troubles = []trouble{
 		BrokerFull, "The broker is full", atBroker | atCheckpoint,
 		isAny(nil, "maximum bytes exceeded", "maximum messages exceeded", "maximum messages per subject",
 			"insufficient storage", "insufficient resources", "resource limits exceeded", "no space left"),
-		"The stream or the broker's disk is full: raise its limits, or let it remove old events (discard: old, maxBytes, " +
-			"maxAge), or make room. Nothing is lost meanwhile.",
+		"The stream or the broker's disk is full: raise its limits, or let it remove old events (nats stream edit STREAM " +
+			"--max-bytes, --max-age, --discard old; retention.ms of a topic), or make room. Nothing is lost meanwhile.",
 	},
 	{
 		BrokerReplicas, "The broker lacks replicas", atBroker | atCheckpoint,
