@@ -26,7 +26,7 @@ type asyncapiFlags struct {
 	file, output, kubeconfig, context string
 }
 
-func newAsyncAPICommand(s *streams) *cobra.Command {
+func newAsyncAPICommand(s *cmdutil.Streams) *cobra.Command {
 	var f asyncapiFlags
 	cmd := &cobra.Command{
 		Use:   "asyncapi --config FILE",
@@ -39,7 +39,7 @@ func newAsyncAPICommand(s *streams) *cobra.Command {
 			"the version of a resource that is not looked up. Wildcards such as \"*.example.com\" are refused: what they name " +
 			"differs between clusters,\nand changes, and a document says what there is.",
 		Example: "  kube-eventbridge asyncapi --config bridge.yaml > asyncapi.yaml",
-		Args:    noArgs("kube-eventbridge asyncapi --config {}"),
+		Args:    cmdutil.NoArgs("kube-eventbridge asyncapi --config {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printAsyncAPI(s, &f)
 		},
@@ -55,7 +55,7 @@ func newAsyncAPICommand(s *streams) *cobra.Command {
 	return cmd
 }
 
-func printAsyncAPI(s *streams, f *asyncapiFlags) error {
+func printAsyncAPI(s *cmdutil.Streams, f *asyncapiFlags) error {
 	cfg, warnings, err := config.Load(f.file)
 	if err != nil {
 		return cmdutil.Reported(err, warnings)
@@ -90,12 +90,12 @@ func printAsyncAPI(s *streams, f *asyncapiFlags) error {
 
 // look returns what finds resources: in a cluster, if one is named.
 func (f *asyncapiFlags) look(
-	s *streams, cfg *config.Config,
+	s *cmdutil.Streams, cfg *config.Config,
 ) (func(config.ResourceName) (source.Resource, error), error) {
 	if f.kubeconfig == "" && f.context == "" {
 		return offline, nil
 	}
-	at, err := s.restConfig(config.Kubernetes{
+	at, err := s.RestConfig(config.Kubernetes{
 		Kubeconfig: cmp.Or(f.kubeconfig, cfg.Kubernetes.Kubeconfig), Context: cmp.Or(f.context, cfg.Kubernetes.Context),
 	})
 	if err != nil {

@@ -30,7 +30,7 @@ type rbacFlags struct {
 	values bool
 }
 
-func newRBACCommand(s *streams) *cobra.Command {
+func newRBACCommand(s *cmdutil.Streams) *cobra.Command {
 	var flags rbacFlags
 	cmd := &cobra.Command{
 		Use:   "rbac [--config FILE | RESOURCE...]",
@@ -104,7 +104,7 @@ func (f *rbacFlags) checkNames() error {
 }
 
 // printRoles prints what the configuration needs.
-func printRoles(s *streams, f *rbacFlags, args []string) error {
+func printRoles(s *cmdutil.Streams, f *rbacFlags, args []string) error {
 	if f.file == "" && len(args) == 0 {
 		return exit.Usagef("nothing to read: give resources (rbac pods deployments.apps) or --config FILE")
 	}
@@ -124,7 +124,7 @@ func printRoles(s *streams, f *rbacFlags, args []string) error {
 		}
 	}
 	if online {
-		at, err := s.restConfig(cfg.Kubernetes)
+		at, err := s.RestConfig(cfg.Kubernetes)
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/app/apptest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -49,7 +50,7 @@ func runs(t *testing.T, args ...string) *running {
 		return p.hangups, func() {}
 	}
 	go func() {
-		p.ended <- execute(ctx, args, &streams{Out: io.Discard, Err: p.stderr, Hangups: listen})
+		p.ended <- execute(ctx, args, &cmdutil.Streams{Out: io.Discard, Err: p.stderr, Hangups: listen})
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -88,7 +89,7 @@ func TestReload_is_listened_for_before_the_file_is_read(t *testing.T) {
 	}
 	var stderr output
 	code := execute(t.Context(), []string{"run", "--config", file},
-		&streams{Out: io.Discard, Err: &stderr, Hangups: listen})
+		&cmdutil.Streams{Out: io.Discard, Err: &stderr, Hangups: listen})
 	assert.Equal(t, exit.Usage, code, stderr.String())
 	assert.Contains(t, stderr.String(), "pipelines")
 	assert.False(t, told || listens, "it listened when the file was there %v, and does so still %v", told, listens)

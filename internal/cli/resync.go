@@ -27,7 +27,7 @@ type resyncFlags struct {
 	noWait           bool
 }
 
-func newResyncCommand(s *streams) *cobra.Command {
+func newResyncCommand(s *cmdutil.Streams) *cobra.Command {
 	f := resyncFlags{bridgeFlags: bridgeFlags{admin: true}}
 	cmd := &cobra.Command{
 		Use:   "resync [RESOURCE...] [--config FILE | --server ADDRESS]",
@@ -56,7 +56,7 @@ func newResyncCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
-func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) error {
+func (f *resyncFlags) run(ctx context.Context, s *cmdutil.Streams, resources []string) error {
 	server, from, err := f.address(inert.NewWriter(s.Err))
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (f *resyncFlags) run(ctx context.Context, s *streams, resources []string) e
 	}
 	told := resyncTeller{to: io.Discard, told: map[string]string{}}
 	if f.output == "" {
-		told.to = s.text()
+		told.to = s.Text()
 	}
 	told.tell(all, time.Now())
 	if !f.noWait {
@@ -118,9 +118,10 @@ func (t *resyncTeller) tell(all []resync.Stream, now time.Time) {
 func resyncText(s *resync.Stream) string {
 	switch s.State {
 	case bridge.ResyncRunning:
-		return fmt.Sprintf("%d of %s, %d published again", s.Listed, counted(max(s.Objects, s.Listed), "object"), s.Published)
+		return fmt.Sprintf("%d of %s, %d published again", s.Listed, cmdutil.Counted(max(s.Objects, s.Listed), "object"),
+			s.Published)
 	case bridge.ResyncDone:
-		return fmt.Sprintf("done, %s published again", counted(s.Published, "object"))
+		return fmt.Sprintf("done, %s published again", cmdutil.Counted(s.Published, "object"))
 	case bridge.ResyncQueued:
 		return "asked for"
 	case bridge.ResyncEmpty:
@@ -142,5 +143,5 @@ func resyncProblem(all []resync.Stream) error {
 		return nil
 	}
 	return fmt.Errorf("%d of %s not published again; ask for that when /readyz of the bridge answers ok", bad,
-		counted(len(all), "stream"))
+		cmdutil.Counted(len(all), "stream"))
 }

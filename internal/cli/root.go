@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
@@ -16,53 +15,27 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/app"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/checkpointcmd"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
-
-// streams are the process's standard streams.
-type streams struct {
-	In       io.Reader
-	Out, Err io.Writer
-	// Klog, if not nil, is told where what client-go logs goes. There is one such place in a process.
-	Klog  func(*slog.Logger)
-	Build app.Build
-	// Hangups, if not nil, returns where each SIGHUP is told from then on, and what ends that.
-	Hangups func() (<-chan os.Signal, func())
-}
-
-// text returns where text for a person goes. No terminal obeys it.
-func (s *streams) text() io.Writer { return inert.NewWriter(s.Out) }
-
-// noArgs refuses arguments, and says what to write instead.
-func noArgs(instead string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return exit.Usagef("%s takes no arguments such as %q; write: %s", cmd.CommandPath(), args[0],
-			strings.ReplaceAll(instead, "{}", args[0]))
-	}
-}
 
 // newRoot returns the command with all its subcommands. Commands write to s only, end when their context does, and
 // return errors instead of printing them.
-func newRoot(s *streams) *cobra.Command {
+func newRoot(s *cmdutil.Streams) *cobra.Command {
 	var printVersion bool
 	root := &cobra.Command{
 		Use:   "kube-eventbridge",
 		Short: "Every change in a Kubernetes cluster, as a CloudEvent, once, in order, in your log",
 		Long: "kube-eventbridge watches Kubernetes resources and publishes every change as a CloudEvent.\n" +
 			"Start with: kube-eventbridge run configmaps, and in a second terminal: kube-eventbridge tail",
-		Args:              noSuchCommand,
+		Args:              cmdutil.NoSuchCommand,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
@@ -81,7 +54,7 @@ func newRoot(s *streams) *cobra.Command {
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), newCheckpointCommand(s), newStatusCommand(s),
+	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), checkpointcmd.New(s), newStatusCommand(s),
 		newResyncCommand(s), newAsyncAPICommand(s),
 		newValidateCommand(s), newVersionCommand(s))
 	refuseOtherShells(root)
@@ -98,26 +71,21 @@ func Main(version, commit string) int {
 	})
 	defer stop()
 	signal.Ignore(syscall.SIGPIPE) // a write fails instead, and what was read is drained
-	return execute(ctx, os.Args[1:], &streams{
+	return execute(ctx, os.Args[1:], &cmdutil.Streams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Klog: klog.SetSlogLogger, Hangups: exit.Hangups,
 		Build: app.NewBuild(version, commit),
 	})
 }
 
-// restConfig finds the API server as kubectl does.
-func (s *streams) restConfig(k config.Kubernetes) (*rest.Config, error) {
-	return wiring.RestConfig(k, s.Build.UserAgent())
-}
-
 // execute runs the command line args and returns the exit code.
-func execute(ctx context.Context, args []string, s *streams) int {
+func execute(ctx context.Context, args []string, s *cmdutil.Streams) int {
 	root := newRoot(s)
 	root.SetArgs(args)
 	return executeCommand(ctx, root, s)
 }
 
 // executeCommand runs root with the arguments it has. Every error is printed here, and only here.
-func executeCommand(ctx context.Context, root *cobra.Command, s *streams) int {
+func executeCommand(ctx context.Context, root *cobra.Command, s *cmdutil.Streams) int {
 	started := false
 	onStart(root, func() { started = true })
 
@@ -162,33 +130,13 @@ func prefixOf(p config.Problem) string {
 	return ""
 }
 
-// noSuchCommand refuses a subcommand that there is not, and names those that there are.
-func noSuchCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var names []string
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
-		}
-	}
-	cmd.SuggestionsMinimumDistance = 2
-	meant := ""
-	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-		meant = ", did you mean " + strings.Join(like, " or ") + "?"
-	}
-	return exit.Usagef("unknown command %q for %q%s; valid: %s", args[0], cmd.CommandPath(), meant,
-		strings.Join(names, ", "))
-}
-
 // refuseOtherShells has cobra's completion command refuse the name of a shell that it does not know. Cobra prints its
 // help.
 func refuseOtherShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {
-			cmd.Args = noSuchCommand
+			cmd.Args = cmdutil.NoSuchCommand
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
@@ -210,7 +158,7 @@ func onStart(cmd *cobra.Command, f func()) {
 // flagError says what a flag takes where its value is refused in words of Go.
 func flagError(cmd *cobra.Command, err error) error {
 	if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 {
-		return noSuchCommand(cmd, before) // a flag of the command that was meant
+		return cmdutil.NoSuchCommand(cmd, before) // a flag of the command that was meant
 	}
 	var number *strconv.NumError
 	if !errors.As(err, &number) {

@@ -25,7 +25,7 @@ type runFlags struct {
 	read []byte
 }
 
-func newRunCommand(s *streams) *cobra.Command {
+func newRunCommand(s *cmdutil.Streams) *cobra.Command {
 	var flags runFlags
 	cmd := &cobra.Command{
 		Use:   "run [--config FILE | RESOURCE...]",
@@ -84,7 +84,7 @@ func newRunCommand(s *streams) *cobra.Command {
 
 // hangups returns where each SIGHUP is told from now on, and what ends that. Without a file there is nothing to be
 // loaded again, and a terminal that closes ends the process.
-func (f *runFlags) hangups(s *streams) (<-chan os.Signal, func()) {
+func (f *runFlags) hangups(s *cmdutil.Streams) (<-chan os.Signal, func()) {
 	if s.Hangups == nil || f.file == "" {
 		return nil, func() {}
 	}
@@ -116,7 +116,7 @@ func (f *runFlags) check(given func(string) bool) error {
 }
 
 // load returns the configuration of the file or of the arguments; flags win over the file.
-func (f *runFlags) load(s *streams, args []string) (*config.Config, error) {
+func (f *runFlags) load(s *cmdutil.Streams, args []string) (*config.Config, error) {
 	var cfg *config.Config
 	var err error
 	switch {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/app/apptest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 )
@@ -30,7 +31,7 @@ func TestRun_names_what_only_the_API_server_knows_to_be_wrong_as_wrong_usage(t *
 	} {
 		var stderr output
 		file := apptest.Configured(t, api, resources)
-		code := execute(t.Context(), []string{"run", "--config", file}, &streams{Out: io.Discard, Err: &stderr})
+		code := execute(t.Context(), []string{"run", "--config", file}, &cmdutil.Streams{Out: io.Discard, Err: &stderr})
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 		if last := lines[len(lines)-1]; code != exit.Usage || !strings.HasPrefix(last, "error: ") ||
 			!strings.Contains(last, want) {
@@ -61,7 +62,7 @@ func TestReadyz_says_why_the_API_server_is_still_asked(t *testing.T) {
 	file := apptest.Configured(t, api, "[{resource: pods}]")
 	ended := make(chan int, 1)
 	go func() {
-		ended <- execute(ctx, []string{"run", "--config", file}, &streams{Out: io.Discard, Err: &stderr})
+		ended <- execute(ctx, []string{"run", "--config", file}, &cmdutil.Streams{Out: io.Discard, Err: &stderr})
 	}()
 	var got string
 	select {

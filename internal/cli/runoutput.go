@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
@@ -61,7 +62,7 @@ func sinkName(p *config.Pipeline) string {
 }
 
 // format returns how events are printed; all pipelines that print share a table.
-func (f *runFlags) format(s *streams) stdout.Format {
+func (f *runFlags) format(s *cmdutil.Streams) stdout.Format {
 	if f.output != "wide" {
 		return stdout.JSONLines
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -162,7 +163,7 @@ func TestExecute_maps_errors_to_exit_codes(t *testing.T) {
 				SilenceUsage: true,
 			}
 			cmd.SetArgs(nil)
-			if code := executeCommand(t.Context(), cmd, &streams{Err: &stderr}); code != c.code || stderr.String() != c.stderr {
+			if code := executeCommand(t.Context(), cmd, &cmdutil.Streams{Err: &stderr}); code != c.code || stderr.String() != c.stderr {
 				t.Errorf("got %d, %q; want %d, %q", code, stderr.String(), c.code, c.stderr)
 			}
 		})

@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/file"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/app/apptest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -60,7 +61,7 @@ func published(t *testing.T, args []string, then func()) string {
 	defer stop()
 	stderr := &announced{text: `"msg":"publishing`, seen: make(chan struct{})}
 	ended := make(chan int, 1)
-	go func() { ended <- execute(ctx, args, &streams{Out: io.Discard, Err: stderr}) }()
+	go func() { ended <- execute(ctx, args, &cmdutil.Streams{Out: io.Discard, Err: stderr}) }()
 	select {
 	case <-stderr.seen:
 	case code := <-ended:
@@ -125,7 +126,7 @@ func fails(t *testing.T, args []string, code int, wants ...string) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // else what does not fail runs for ever
 	defer stop()
 	var stderr output
-	got := execute(ctx, args, &streams{Out: io.Discard, Err: &stderr})
+	got := execute(ctx, args, &cmdutil.Streams{Out: io.Discard, Err: &stderr})
 	_, last, found := strings.Cut(stderr.String(), "error: ")
 	assert.True(t, got == code && found && strings.Count(strings.TrimSpace(last), "\n") == 0,
 		"exit code %d, %s; want %d and one line", got, stderr.String(), code)

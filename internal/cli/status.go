@@ -29,7 +29,7 @@ type statusFlags struct {
 	watch  bool
 }
 
-func newStatusCommand(s *streams) *cobra.Command {
+func newStatusCommand(s *cmdutil.Streams) *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status [--config FILE | --server ADDRESS]",
@@ -41,7 +41,7 @@ func newStatusCommand(s *streams) *cobra.Command {
 			"no curl.",
 		Example: "  kube-eventbridge status\n  kube-eventbridge status --config bridge.yaml -w\n" +
 			"  kubectl exec deploy/kube-eventbridge -- kube-eventbridge status",
-		Args: noArgs("kube-eventbridge status"),
+		Args: cmdutil.NoArgs("kube-eventbridge status"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), s) },
 	}
 	f.add(cmd)
@@ -50,7 +50,7 @@ func newStatusCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
-func (f *statusFlags) run(ctx context.Context, s *streams) error {
+func (f *statusFlags) run(ctx context.Context, s *cmdutil.Streams) error {
 	server, from, err := f.address(inert.NewWriter(s.Err))
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (f *statusFlags) run(ctx context.Context, s *streams) error {
 }
 
 // ask shows how the bridge is doing once.
-func (f *statusFlags) ask(ctx context.Context, s *streams, client *status.Client, server, from string) error {
+func (f *statusFlags) ask(ctx context.Context, s *cmdutil.Streams, client *status.Client, server, from string) error {
 	r, err := client.Report(ctx)
 	if err != nil {
 		return unreached("ask for the status", err, server, from)
@@ -96,7 +96,7 @@ type notReadyError struct{ summary string }
 func (e *notReadyError) Error() string { return "the bridge is not ready: " + e.summary }
 
 // show prints a report, in the place of the one before where it is watched on a terminal.
-func (f *statusFlags) show(s *streams, r *status.Report) error {
+func (f *statusFlags) show(s *cmdutil.Streams, r *status.Report) error {
 	if f.watch && f.output != "json" && f.output != "yaml" {
 		if redraws(s) {
 			_, _ = io.WriteString(s.Out, "\x1b[H\x1b[2J")
@@ -112,7 +112,7 @@ func (f *statusFlags) show(s *streams, r *status.Report) error {
 }
 
 // redraws reports whether what is shown again may take the place of what was shown before.
-func redraws(s *streams) bool {
+func redraws(s *cmdutil.Streams) bool {
 	out, ok := s.Out.(*os.File)
 	return ok && term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb"
 }

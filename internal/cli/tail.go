@@ -39,7 +39,7 @@ type tailFlags struct {
 	utc, noHeaders                   bool
 }
 
-func newTailCommand(s *streams) *cobra.Command {
+func newTailCommand(s *cmdutil.Streams) *cobra.Command {
 	var f tailFlags
 	cmd := &cobra.Command{
 		Use:   "tail [RESOURCE[/NAME]...]",
@@ -130,7 +130,7 @@ func (f *tailFlags) connecting(cmd *cobra.Command) {
 	cmdutil.Complete(cmd, "pipeline", func() []string { return cmdutil.PipelinesIn(f.config) })
 }
 
-func (f *tailFlags) run(cmd *cobra.Command, s *streams, args []string) error {
+func (f *tailFlags) run(cmd *cobra.Command, s *cmdutil.Streams, args []string) error {
 	if err := f.check(cmd.Flags().Changed); err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (f *tailFlags) reading(args []string) (tail.Config, error) {
 	return cfg, nil
 }
 
-func (f *tailFlags) printer(s *streams) (tail.Printer, error) {
+func (f *tailFlags) printer(s *cmdutil.Streams) (tail.Printer, error) {
 	table := tail.TableConfig{Location: time.Local, Today: time.Now(), NoHeaders: f.noHeaders, Colour: colourful(s)}
 	if f.utc {
 		table.Location = time.UTC
@@ -268,7 +268,7 @@ func (f *tailFlags) printer(s *streams) (tail.Printer, error) {
 }
 
 // colourful reports whether a person looks at the output who does not mind colours.
-func colourful(s *streams) bool {
+func colourful(s *cmdutil.Streams) bool {
 	out, ok := s.Out.(*os.File)
 	return ok && term.IsTerminal(int(out.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
@@ -79,7 +80,7 @@ func tailed(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = execute(t.Context(), append([]string{"tail"}, args...),
-		&streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		&cmdutil.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	return code, out.String(), errs.String()
 }
 
@@ -262,7 +263,7 @@ func TestTail_that_follows_says_that_it_reads_before_there_is_an_event(t *testin
 	done := make(chan int, 1)
 	go func() {
 		done <- execute(ctx, []string{"tail", "--server", strings.TrimPrefix(url, "nats://")},
-			&streams{In: strings.NewReader(""), Out: out, Err: errs})
+			&cmdutil.Streams{In: strings.NewReader(""), Out: out, Err: errs})
 	}()
 	out.wait(t, "TIME ")
 	errs.wait(t, "tail: reading stream KUBERNETES at "+url+" from now on; ^C ends it\n")

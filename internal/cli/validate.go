@@ -37,7 +37,7 @@ type validateFlags struct {
 	cluster                           bool
 }
 
-func newValidateCommand(s *streams) *cobra.Command {
+func newValidateCommand(s *cmdutil.Streams) *cobra.Command {
 	var f validateFlags
 	cmd := &cobra.Command{
 		Use:   "validate --config FILE",
@@ -50,7 +50,7 @@ func newValidateCommand(s *streams) *cobra.Command {
 			"the\nkubeconfig, and brokers whether they take the credentials and the stream or the topics have sound settings. " +
 			"Nothing\nis made or changed, so permissions to publish are not tried. The exit code is 1 if only somebody could " +
 			"not be asked.",
-		Args: noArgs("kube-eventbridge validate --config {}"),
+		Args: cmdutil.NoArgs("kube-eventbridge validate --config {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !f.cluster && (f.kubeconfig != "" || f.context != "") {
 				return exit.Usagef("--kubeconfig and --context name a cluster, and none is asked: give --cluster too")
@@ -71,7 +71,7 @@ func newValidateCommand(s *streams) *cobra.Command {
 }
 
 // validate returns the problems of the file as its error, and warns of what is allowed and costs a promise.
-func validate(ctx context.Context, s *streams, f *validateFlags) error {
+func validate(ctx context.Context, s *cmdutil.Streams, f *validateFlags) error {
 	cfg, warnings, err := config.Load(f.file)
 	var problems, unreached config.Problems
 	if err != nil && !errors.As(err, &problems) {
@@ -105,21 +105,14 @@ func validate(ctx context.Context, s *streams, f *validateFlags) error {
 			return nil
 		}
 		cmdutil.PrintWarnings(s.Err, warnings)
-		_, err := fmt.Fprintf(w, "%s: ok (%s, %s)\n", f.file, counted(v.Pipelines, "pipeline"),
-			counted(v.Resources, "resource"))
+		_, err := fmt.Fprintf(w, "%s: ok (%s, %s)\n", f.file, cmdutil.Counted(v.Pipelines, "pipeline"),
+			cmdutil.Counted(v.Resources, "resource"))
 		for _, m := range v.Wildcards {
-			_, _ = fmt.Fprintf(w, "%s: %s matches %s now\n", m.Path, m.Resource, counted(m.Count, "resource"))
+			_, _ = fmt.Fprintf(w, "%s: %s matches %s now\n", m.Path, m.Resource, cmdutil.Counted(m.Count, "resource"))
 		}
 		return err
 	})
 	return errors.Join(printed, err)
-}
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // list returns p, and where there is none an empty one instead of nothing.

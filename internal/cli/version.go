@@ -17,12 +17,12 @@ func lineOf(b app.Build) string {
 	return fmt.Sprintf("kube-eventbridge %s, commit %s, %s, %s\n", b.Version, b.Commit, b.Go, b.Platform)
 }
 
-func newVersionCommand(s *streams) *cobra.Command {
+func newVersionCommand(s *cmdutil.Streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit, the Go release and the platform",
-		Args:  noArgs("kube-eventbridge version"),
+		Args:  cmdutil.NoArgs("kube-eventbridge version"),
 		RunE: func(*cobra.Command, []string) error {
 			b := s.Build
 			return cmdutil.PrintAs(s.Out, output, b, func(w io.Writer) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package checkpointcmd
 
 import (
 	"context"
@@ -14,8 +14,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 )
 
-func newCheckpointCommand(s *streams) *cobra.Command {
-	f := checkpointFlags{streams: s}
+// New returns the command with its subcommands, which write to s only.
+func New(s *cmdutil.Streams) *cobra.Command {
+	f := checkpointFlags{Streams: s}
 	cmd := &cobra.Command{
 		Use:   "checkpoint",
 		Short: "Show and change what bridges remember: positions, and what the log has of each object",
@@ -23,7 +24,7 @@ func newCheckpointCommand(s *streams) *cobra.Command {
 			"the last state that the\nlog has of each object. Checkpoints are those of the pipelines of a configuration file, " +
 			"or, without one, the files in the data\ndirectory. list and show disturb nobody. reset and rewind want the " +
 			"bridge to be stopped, and refuse while they see that one runs.",
-		Args: noSuchCommand,
+		Args: cmdutil.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := cmd.PersistentFlags()
@@ -42,12 +43,12 @@ func newCheckpointCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
-func newCheckpointList(s *streams, f *checkpointFlags) *cobra.Command {
+func newCheckpointList(s *cmdutil.Streams, f *checkpointFlags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "A line for each pipeline: where its checkpoint is, and how much it holds",
-		Args:  noArgs("kube-eventbridge checkpoint show {}"),
+		Args:  cmdutil.NoArgs("kube-eventbridge checkpoint show {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			places, err := f.places(cmd, "")
 			if err != nil {
@@ -78,7 +79,7 @@ func look(ctx context.Context, places []place) ([]*checkpoints.Report, error) {
 	return reports, unread
 }
 
-func newCheckpointShow(s *streams, f *checkpointFlags) *cobra.Command {
+func newCheckpointShow(s *cmdutil.Streams, f *checkpointFlags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "show PIPELINE",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package checkpointcmd
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ import (
 
 // checkpointFlags say where checkpoints are.
 type checkpointFlags struct {
-	*streams
+	*cmdutil.Streams
 	file, dataDir, kubeconfig, context string
 }
 
@@ -200,7 +200,7 @@ func (f *checkpointFlags) namesOf(
 
 // clusterUID asks the API server once.
 func (f *checkpointFlags) clusterUID(cmd *cobra.Command, k config.Kubernetes) (string, error) {
-	at, err := f.restConfig(k)
+	at, err := f.RestConfig(k)
 	if err != nil {
 		return "", err
 	}

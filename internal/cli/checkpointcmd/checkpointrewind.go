@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package checkpointcmd
 
 import (
 	"errors"
@@ -11,9 +11,10 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/checkpoints"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 )
 
-func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
+func newCheckpointRewind(s *cmdutil.Streams, f *checkpointFlags) *cobra.Command {
 	var names []string
 	var to string
 	var yes bool
@@ -41,7 +42,7 @@ func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
 				return err
 			}
 			if len(change.Moves) == 0 {
-				_, err := fmt.Fprintf(s.text(), "nothing to do: no position is ahead of %s\n", to)
+				_, err := fmt.Fprintf(s.Text(), "nothing to do: no position is ahead of %s\n", to)
 				return err
 			}
 			if err := printMoves(s, at, change); err != nil {
@@ -54,7 +55,7 @@ func newCheckpointRewind(s *streams, f *checkpointFlags) *cobra.Command {
 			if err != nil {
 				return changeError(at, err)
 			}
-			_, err = fmt.Fprintf(s.text(), "done%s\n", copied(backup))
+			_, err = fmt.Fprintf(s.Text(), "done%s\n", copied(backup))
 			return err
 		},
 	}
@@ -72,10 +73,10 @@ const rewindCosts = "The next start watches from there\n" +
 	"published\nagain: the next start lists, behind a gap. Where it forgets it in between, that list tells the present " +
 	"state of each object of which the log has an older one last."
 
-func printMoves(s *streams, at place, c *checkpoints.Change) error {
-	_, _ = fmt.Fprintf(s.text(), "rewind of pipeline %s, %s:\n", at.pipeline, at)
+func printMoves(s *cmdutil.Streams, at place, c *checkpoints.Change) error {
+	_, _ = fmt.Fprintf(s.Text(), "rewind of pipeline %s, %s:\n", at.pipeline, at)
 	for _, m := range c.Moves {
-		_, _ = fmt.Fprintf(s.text(), "  %s: position %s, was %s\n", m.Stream, m.To, m.From)
+		_, _ = fmt.Fprintf(s.Text(), "  %s: position %s, was %s\n", m.Stream, m.To, m.From)
 	}
 	return printCosts(s, at, rewindCosts)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package checkpointcmd
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/checkpoints"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
 
@@ -22,7 +23,7 @@ const atBroker = "A bridge that uses a checkpoint in Kafka or NATS writes to it 
 	"changed then.\nOne that stands still, and was not seen, cannot commit any more, and ends with exit code 1; it " +
 	"loses nothing."
 
-func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
+func newCheckpointReset(s *cmdutil.Streams, f *checkpointFlags) *cobra.Command {
 	var names []string
 	var yes bool
 	cmd := &cobra.Command{
@@ -52,7 +53,7 @@ func newCheckpointReset(s *streams, f *checkpointFlags) *cobra.Command {
 			if err != nil {
 				return changeError(at, err)
 			}
-			_, err = fmt.Fprintf(s.text(), "done%s\n", copied(backup))
+			_, err = fmt.Fprintf(s.Text(), "done%s\n", copied(backup))
 			return err
 		},
 	}
@@ -80,35 +81,35 @@ func reset(cmd *cobra.Command, at place, names []string, outdated bool) (backup 
 }
 
 // preview prints what a reset would do, and reports whether the checkpoint is one that an older version has written.
-func preview(cmd *cobra.Command, s *streams, at place, names []string) (outdated bool, err error) {
+func preview(cmd *cobra.Command, s *cmdutil.Streams, at place, names []string) (outdated bool, err error) {
 	change, err := previewed(cmd, at, func(state *checkpoint.State) (*checkpoints.Change, error) {
 		return checkpoints.Reset(state, names)
 	})
 	var other *checkpoint.FormatError
 	if errors.As(err, &other) && other.Old() && len(names) == 0 {
-		_, _ = fmt.Fprintf(s.text(), "reset of pipeline %s, %s:\n"+
+		_, _ = fmt.Fprintf(s.Text(), "reset of pipeline %s, %s:\n"+
 			"  forget everything, as an older version of kube-eventbridge has written it\n", at.pipeline, at)
 		return true, printCosts(s, at, resetCosts)
 	}
 	if err != nil {
 		return false, err
 	}
-	_, _ = fmt.Fprintf(s.text(), "reset of pipeline %s, %s:\n", at.pipeline, at)
+	_, _ = fmt.Fprintf(s.Text(), "reset of pipeline %s, %s:\n", at.pipeline, at)
 	for _, m := range change.Moves {
 		forgets := "no position"
 		if m.From != "" {
 			forgets = "position " + m.From
 		}
-		_, _ = fmt.Fprintf(s.text(), "  %s: forget %s and %s\n", m.Stream, forgets, counted(m.Objects, "object"))
+		_, _ = fmt.Fprintf(s.Text(), "  %s: forget %s and %s\n", m.Stream, forgets, cmdutil.Counted(m.Objects, "object"))
 	}
 	return false, printCosts(s, at, resetCosts)
 }
 
 // printCosts ends a preview.
-func printCosts(s *streams, at place, costs string) error {
-	_, err := fmt.Fprintln(s.text(), costs)
+func printCosts(s *cmdutil.Streams, at place, costs string) error {
+	_, err := fmt.Fprintln(s.Text(), costs)
 	if caution := at.Caution(); caution != "" && err == nil {
-		_, err = fmt.Fprintln(s.text(), caution)
+		_, err = fmt.Fprintln(s.Text(), caution)
 	}
 	return err
 }
@@ -132,7 +133,7 @@ func previewed(
 }
 
 // confirmed asks a person at a terminal, where the command line does not say yes.
-func confirmed(s *streams, yes bool) (bool, error) {
+func confirmed(s *cmdutil.Streams, yes bool) (bool, error) {
 	in, ok := s.In.(*os.File)
 	if yes || !ok || !term.IsTerminal(int(in.Fd())) {
 		return yes, nil
