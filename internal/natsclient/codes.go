@@ -4,6 +4,8 @@ package natsclient
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -39,4 +41,19 @@ func Hopeless(e *jetstream.APIError) bool {
 	default:
 		return e.Code == 400
 	}
+}
+
+// DeniedSubject returns the subject that a server does not permit to publish to, as its error says; false if that says
+// something else.
+func DeniedSubject(text string) (string, bool) {
+	_, quoted, ok := strings.Cut(text, "ermissions Violation for Publish to ")
+	if !ok {
+		return "", false
+	}
+	quoted, err := strconv.QuotedPrefix(quoted)
+	if err != nil {
+		return "", false
+	}
+	subject, err := strconv.Unquote(quoted)
+	return subject, err == nil
 }

@@ -32,3 +32,14 @@ func TestCovers(t *testing.T) {
 		assert.Equal(t, tt.covers, Covers(tt.have, tt.want), "Covers(%q, %q)", tt.have, tt.want)
 	}
 }
+
+func TestDeniedSubject(t *testing.T) {
+	for text, want := range map[string]string{
+		`nats: permissions violation: Permissions Violation for Publish to "k8s.a\"b"`: `k8s.a"b`,
+		`nats: permissions violation: Permissions Violation for Subscription to "x"`:   "",
+		`Permissions Violation for Publish to k8s`:                                     "",
+	} {
+		got, ok := DeniedSubject(text)
+		assert.True(t, got == want && ok == (want != ""), "%s: %q, %v", text, got, ok)
+	}
+}

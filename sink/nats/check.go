@@ -19,15 +19,11 @@ import (
 // [*sink.UnusableError] where the stream must not be used, is permanent ([sink.IsPermanent]) where the servers refuse
 // what is configured, and else says why nobody knows. ctx has to have an end.
 func Check(ctx context.Context, c Config) (warnings []string, err error) {
-	nc, err := natsclient.Dial(c.Client, gonats.Timeout(connectTimeout), gonats.NoReconnect())
-	if err != nil {
-		return nil, refusal(fmt.Errorf("connect: %w", err))
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
+	ctx, js, end, err := ask(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	st, err := js.Stream(ctx, c.Stream)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -35,7 +31,7 @@ func Check(ctx context.Context, c Config) (warnings []string, err error) {
 	case errors.Is(err, gonats.ErrNoResponders):
 		return nil, sink.Permanent(fmt.Errorf("%w: %w", natsclient.ErrNoJetStream, err))
 	case err != nil:
-		return nil, fmt.Errorf("check of stream %s: %w", c.Stream, err)
+		return nil, fmt.Errorf("check of stream %s: %w", c.Stream, denied(ctx, err))
 	}
 	found := st.CachedInfo().Config
 	if found.Storage == jetstream.MemoryStorage {
@@ -46,6 +42,39 @@ func Check(ctx context.Context, c Config) (warnings []string, err error) {
 			"stream "+c.Stream+" is not changed to the limits of the file: "+differing+"; to change it: "+edit)
 	}
 	return warnings, check(found, c.Subjects)
+}
+
+// ask connects for a check. The context that it returns ends when the servers do not permit what is asked, which they
+// leave without an answer.
+func ask(ctx context.Context, c Config) (asking context.Context, js jetstream.JetStream, end func(), err error) {
+	asking, deny := context.WithCancelCause(ctx)
+	hear := func(_ *gonats.Conn, _ *gonats.Subscription, err error) {
+		if subject, ok := natsclient.DeniedSubject(err.Error()); ok {
+			deny(notPermitted(subject, err))
+		}
+	}
+	nc, err := natsclient.Dial(c.Client, gonats.Timeout(connectTimeout), gonats.NoReconnect(), gonats.ErrorHandler(hear))
+	if err != nil {
+		deny(nil)
+		return nil, nil, nil, refusal(fmt.Errorf("connect: %w", err))
+	}
+	end = func() {
+		nc.Close()
+		deny(nil)
+	}
+	if js, err = jetstream.New(nc); err != nil {
+		end()
+		return nil, nil, nil, err
+	}
+	return asking, js, end, nil
+}
+
+// denied returns what the servers do not permit, if that is why a check has failed, else err.
+func denied(asking context.Context, err error) error {
+	if cause := context.Cause(asking); sink.IsPermanent(cause) {
+		return cause
+	}
+	return err
 }
 
 // refusal marks what no waiting cures.

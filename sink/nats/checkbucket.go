@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/bucket"
 )
@@ -19,22 +17,18 @@ import (
 // CheckBucket is [Check] for the bucket that [Sink.Keep] puts objects in. One that is missing is none of what is wrong,
 // as the sink creates it when it needs it.
 func CheckBucket(ctx context.Context, c Config) (warnings []string, err error) {
-	nc, err := natsclient.Dial(c.Client, gonats.Timeout(connectTimeout), gonats.NoReconnect())
-	if err != nil {
-		return nil, refusal(fmt.Errorf("connect: %w", err))
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
+	ctx, js, end, err := ask(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	name := bucket.Name(c.Stream)
 	st, err := js.Stream(ctx, bucket.Stream(name))
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("check of bucket %s: %w", name, err)
+		return nil, fmt.Errorf("check of bucket %s: %w", name, denied(ctx, err))
 	}
 	found := st.CachedInfo().Config
 	if reason := bucket.Broken(name, found); reason != "" {
@@ -54,7 +48,7 @@ func ageOf(ctx context.Context, js jetstream.JetStream, c Config) (time.Duration
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return c.Limits.MaxAge, nil
 	case err != nil:
-		return 0, fmt.Errorf("check of stream %s: %w", c.Stream, err)
+		return 0, fmt.Errorf("check of stream %s: %w", c.Stream, denied(ctx, err))
 	}
 	return st.CachedInfo().Config.MaxAge, nil
 }

@@ -176,17 +176,6 @@ func TestSink_counts_a_timeout_once(t *testing.T) {
 	assert.True(t, first == 1 && second == 0, "counted %d times, then %d times", first, second)
 }
 
-func TestDeniedSubject(t *testing.T) {
-	for text, want := range map[string]string{
-		`nats: permissions violation: Permissions Violation for Publish to "k8s.a\"b"`: `k8s.a"b`,
-		`nats: permissions violation: Permissions Violation for Subscription to "x"`:   "",
-		`Permissions Violation for Publish to k8s`:                                     "",
-	} {
-		got, ok := deniedSubject(text)
-		assert.True(t, got == want && ok == (want != ""), "%s: %q, %v", text, got, ok)
-	}
-}
-
 // What is still being sent when a connection is lost must not get onto the next one, whose stream was not checked.
 func TestSink_makes_no_connection_while_something_is_sent(t *testing.T) {
 	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"a"}}, Stream: "S", Subjects: []string{"k8s.>"}},

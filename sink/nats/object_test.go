@@ -4,6 +4,7 @@ package nats_test
 
 import (
 	"bytes"
+	"context"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -169,6 +170,24 @@ func TestSink_that_may_not_keep_says_so_at_once(t *testing.T) {
 			assert.True(t, sink.IsPermanent(err), "it is tried again")
 			require.NoError(t, end())
 		})
+	}
+}
+
+func TestCheck_says_what_is_not_permitted(t *testing.T) {
+	b := newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "bridge", Password: "pw", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.>"}},
+		}}}
+	})
+	cfg := config(b.addr())
+	cfg.Client.Auth.User, cfg.Client.Auth.Password = "bridge", "pw"
+	for name, check := range map[string]func(context.Context, nats.Config) ([]string, error){
+		"to publish to $JS.API.STREAM.INFO." + cfg.Stream: nats.Check,
+		"to publish to $JS.API.STREAM.INFO.OBJ_":          nats.CheckBucket,
+	} {
+		_, err := check(must.Within(t, time.Hour), cfg)
+		assert.ErrorContains(t, err, name)
+		assert.True(t, sink.IsPermanent(err), "it is taken for something that passes")
 	}
 }
 

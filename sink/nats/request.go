@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	gonats "github.com/nats-io/nats.go"
@@ -88,7 +86,7 @@ func (s *Sink) forbidden(err error) {
 	s.mu.Lock()
 	s.denied, s.deniedAt = err, time.Now()
 	s.mu.Unlock()
-	subject, ok := deniedSubject(err.Error())
+	subject, ok := natsclient.DeniedSubject(err.Error())
 	denied := func(m *sink.Message, _ uint32) error {
 		if !ok || m.Subject != subject {
 			return nil
@@ -103,18 +101,4 @@ func (s *Sink) forbidden(err error) {
 
 func notPermitted(subject string, err error) error {
 	return sink.Permanent(fmt.Errorf("the broker does not permit this user to publish to %s: %w", subject, err))
-}
-
-// deniedSubject finds the subject in the server's words.
-func deniedSubject(text string) (string, bool) {
-	_, quoted, ok := strings.Cut(text, "ermissions Violation for Publish to ")
-	if !ok {
-		return "", false
-	}
-	quoted, err := strconv.QuotedPrefix(quoted)
-	if err != nil {
-		return "", false
-	}
-	subject, err := strconv.Unquote(quoted)
-	return subject, err == nil
 }
