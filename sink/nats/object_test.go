@@ -165,7 +165,7 @@ func TestSink_that_may_not_keep_says_so_at_once(t *testing.T) {
 			cfg.Client.Auth.User, cfg.Client.Auth.Password, cfg.AckTimeout = "bridge", "pw", time.Hour
 			s, _ := newTalkingSink(t, cfg)
 			end := ready(t, s)
-			_, err := s.Keep(t.Context(), objectName, randomBytes(300_000))
+			_, err := s.Keep(must.Within(t, 20*time.Second), objectName, randomBytes(300_000))
 			assert.ErrorContains(t, err, c.want)
 			assert.True(t, sink.IsPermanent(err), "it is tried again")
 			require.NoError(t, end())
@@ -185,7 +185,7 @@ func TestCheck_says_what_is_not_permitted(t *testing.T) {
 		"to publish to $JS.API.STREAM.INFO." + cfg.Stream: nats.Check,
 		"to publish to $JS.API.STREAM.INFO.OBJ_":          nats.CheckBucket,
 	} {
-		_, err := check(must.Within(t, time.Hour), cfg)
+		_, err := check(must.Within(t, 20*time.Second), cfg)
 		assert.ErrorContains(t, err, name)
 		assert.True(t, sink.IsPermanent(err), "it is taken for something that passes")
 	}
