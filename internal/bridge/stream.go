@@ -23,7 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// stream is the far side of one source.Reader: its Feed and its History. The reader calls Deliver and Note one at a
+// stream is the far side of one reader.Reader: its Feed and its History. The reader calls Deliver and Note one at a
 // time, but for bookmarks.
 type stream struct {
 	source.Stream
