@@ -78,7 +78,7 @@ func Bridges() map[string]Bridge {
 `,
 			}},
 			Faults: []string{"broker stopped for seconds"},
-			Kind:   "unsettled", What: `after "broker stopped for seconds": canary-1 is not in the log`,
+			Kind:   "unsettled", What: `after "broker stopped for seconds": the log lacks canary-1`,
 		},
 		"a wrong sampledrate": {
 			Changes: []edit.Change{{
