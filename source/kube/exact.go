@@ -25,7 +25,7 @@ func (c *Client) ReadExact(
 	ctx context.Context, s source.Stream, key source.Ident, q PageQuery, item func(source.Ident, []byte),
 ) (found bool, err error) {
 	if !q.Placed {
-		p, err := c.places.take(ctx, s.GroupResource(), true)
+		p, err := c.places.take(ctx, s.GroupResource())
 		if err != nil {
 			return false, fmt.Errorf("read %s: %w", s.Name(), err)
 		}

@@ -52,7 +52,7 @@ func (c *Client) ReadPage(
 	if q.Placed {
 		return c.readPlaced(ctx, s, q, item)
 	}
-	p, err := c.places.take(ctx, s.GroupResource(), false)
+	p, err := c.places.take(ctx, s.GroupResource())
 	if err != nil {
 		return rawjson.ListMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
 	}

@@ -23,11 +23,10 @@ const (
 // places bound what an API server is asked for at a time, besides watches: maxReads of all resources, in the order in
 // which they were asked for.
 //
-// After slowRead, a list counts among those of its resource only, and what is asked for next of that resource, until
-// something is faster: an API server of its own that hangs holds up no other. What is short, as a read of one object
-// is, does not count any more then: each reader checks the history before its watch. A list that has waited for a
-// pipeline for blockedFor does not count any more, so that a pipeline that takes nothing holds up no other. It is safe
-// for concurrent use.
+// After slowRead, a read counts among those of its resource only, and what is asked for next of that resource, until
+// something is faster: an API server of its own that hangs holds up no other. Of one resource there are never more
+// than maxReads. A list that has waited for a pipeline for blockedFor does not count any more, so that a pipeline that
+// takes nothing holds up no other. It is safe for concurrent use.
 type places struct {
 	all *semaphore.Weighted
 
@@ -35,11 +34,12 @@ type places struct {
 	of map[schema.GroupResource]*queue
 }
 
-// queue is of the reads of one resource; users are those who wait or have a place. Slow says that the last one was.
+// queue is of the reads of one resource; users are those who wait or have a place. Slow says that the last one was, and
+// hung that one had no answer in its time since something was fast, or since there was no user.
 type queue struct {
-	free  *semaphore.Weighted
-	users int
-	slow  bool
+	free       *semaphore.Weighted
+	users      int
+	slow, hung bool
 }
 
 func newPlaces() *places {
@@ -48,15 +48,17 @@ func newPlaces() *places {
 
 // Place is that of a read, which has to leave it.
 type Place struct {
-	// leaveAll and leaveOwn may be called several times. Fast is called where slow has not come to its end.
-	leaveAll, leaveOwn, fast func()
-	slow                     *time.Timer
+	places *places
+	queue  *queue
+	// leaveAll and leaveOwn may be called several times. Slow is what is called once the read is.
+	leaveAll, leaveOwn func()
+	slow               *time.Timer
 	// blocked is how long objects were not taken.
 	blocked time.Duration
 }
 
-// take waits for a place. Short says that what has it is short. The error is ctx's.
-func (p *places) take(ctx context.Context, of schema.GroupResource, short bool) (*Place, error) {
+// take waits for a place. The error is ctx's.
+func (p *places) take(ctx context.Context, of schema.GroupResource) (*Place, error) {
 	q := p.join(of)
 	if err := q.free.Acquire(ctx, 1); err != nil {
 		p.leave(of)
@@ -75,17 +77,11 @@ func (p *places) take(ctx context.Context, of schema.GroupResource, short bool) 
 		q.free.Release(1)
 		p.leave(of)
 	})
-	slow := func() {
+	slow := time.AfterFunc(slowRead, func() {
 		p.setSlow(q, true)
 		leaveAll()
-		if short {
-			leaveOwn()
-		}
-	}
-	return &Place{
-		slow: time.AfterFunc(slowRead, slow), fast: func() { p.setSlow(q, false) },
-		leaveAll: leaveAll, leaveOwn: leaveOwn,
-	}, nil
+	})
+	return &Place{places: p, queue: q, slow: slow, leaveAll: leaveAll, leaveOwn: leaveOwn}, nil
 }
 
 func (p *places) slow(q *queue) bool {
@@ -94,10 +90,11 @@ func (p *places) slow(q *queue) bool {
 	return q.slow
 }
 
+// setSlow notes whether a read was slow. After a fast one nothing hangs.
 func (p *places) setSlow(q *queue, slow bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q.slow = slow
+	q.slow, q.hung = slow, slow && q.hung
 }
 
 func (p *places) join(of schema.GroupResource) *queue {
@@ -116,21 +113,44 @@ func (p *places) leave(of schema.GroupResource) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	q := p.of[of]
-	if q.users--; q.users == 0 && !q.slow { // one that is slow is remembered
+	if q.users--; q.users > 0 {
+		return
+	}
+	q.hung = false
+	if !q.slow { // one that is slow is remembered
 		delete(p.of, of)
 	}
 }
 
-// Place waits for a place for several short reads of a stream, whose queries are Placed then. The caller leaves it. The
-// error is ctx's.
+// Place waits for a place for several reads of a stream, whose queries are Placed then. The caller leaves it. The error
+// is ctx's.
 func (c *Client) Place(ctx context.Context, s source.Stream) (*Place, error) {
-	return c.places.take(ctx, s.GroupResource(), true)
+	return c.places.take(ctx, s.GroupResource())
+}
+
+// Time returns how long answers may take that the read can do without: most, but no longer than slowRead where the
+// resource hangs. Or else those who wait for a place would wait for most each.
+func (p *Place) Time(most time.Duration) time.Duration {
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
+	if p.queue.hung {
+		return min(most, slowRead)
+	}
+	return most
+}
+
+// Hang notes that there was no answer in that time.
+func (p *Place) Hang() {
+	p.slow.Stop()
+	p.places.mu.Lock()
+	defer p.places.mu.Unlock()
+	p.queue.slow, p.queue.hung = true, true
 }
 
 // Leave gives the place back, if it was not given back before.
 func (p *Place) Leave() {
 	if p.slow.Stop() {
-		p.fast()
+		p.places.setSlow(p.queue, false)
 	}
 	p.leaveAll()
 	p.leaveOwn()

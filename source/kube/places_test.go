@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 var podsOf, metricsOf = schema.GroupResource{Resource: "pods"}, schema.GroupResource{Group: "metrics", Resource: "pods"}
@@ -20,7 +23,7 @@ var podsOf, metricsOf = schema.GroupResource{Resource: "pods"}, schema.GroupReso
 func taken(t *testing.T, p *places, of schema.GroupResource, n int) (all []*Place) {
 	t.Helper()
 	for range n {
-		one, err := p.take(t.Context(), of, false)
+		one, err := p.take(t.Context(), of)
 		require.NoError(t, err)
 		all = append(all, one)
 	}
@@ -32,7 +35,7 @@ func refuses(t *testing.T, p *places, of schema.GroupResource, within time.Durat
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	_, err := p.take(ctx, of, false)
+	_, err := p.take(ctx, of)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
@@ -83,17 +86,46 @@ func TestPlaces_of_what_is_slow_are_free_for_other_resources(t *testing.T) {
 	})
 }
 
-// Reads of single objects hang, and each reader waits for its own.
-func TestPlaces_of_what_is_short_and_hangs_are_free(t *testing.T) {
+// Reads hang, and the others of the resource wait behind them: none of them waits for long, and they stay few.
+func TestPlaces_of_what_hangs_are_left_after_a_second(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlaces()
-		began := time.Now()
-		for range 3 * maxReads {
-			one, err := p.take(t.Context(), podsOf, true)
+		const most = time.Minute
+		read := func(takes time.Duration) {
+			one, err := p.take(t.Context(), podsOf)
 			require.NoError(t, err)
 			defer one.Leave()
+			ctx, cancel := context.WithTimeout(t.Context(), one.Time(most))
+			defer cancel()
+			if pause.For(ctx, takes) != nil {
+				one.Hang()
+			}
 		}
-		assert.Equal(t, 2*slowRead, time.Since(began))
+		reads := func(n int, takes time.Duration) time.Duration {
+			began := time.Now()
+			var group sync.WaitGroup
+			for range n {
+				group.Go(func() { read(takes) })
+			}
+			group.Wait()
+			return time.Since(began)
+		}
+		assert.Equal(t, most+2*slowRead, reads(3*maxReads, time.Hour))
+		assert.Equal(t, most, reads(1, time.Hour), "nothing was under way, so it has the whole time")
+		assert.Equal(t, 3*2*slowRead, reads(3*maxReads, 2*slowRead), "they are slow, and get all the time that they need")
+	})
+}
+
+func TestPlaces_of_what_hung_and_is_fast_again_have_all_the_time(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlaces()
+		held := taken(t, p, podsOf, 3)
+		held[0].Hang()
+		held[0].Leave()
+		assert.Equal(t, slowRead, held[1].Time(time.Minute))
+		held[1].Leave()
+		assert.Equal(t, time.Minute, held[2].Time(time.Minute))
+		held[2].Leave()
 	})
 }
 

@@ -53,7 +53,7 @@ func (w *wire) checkAgain(ctx context.Context, version string, shown source.Iden
 	if position, known, ok := w.history.Resume(); ok {
 		witnesses = append(witnesses, newest(position, known)...)
 	}
-	return w.checkObjects(ctx, witnesses)
+	return w.checkObjects(ctx, p, witnesses)
 }
 
 // checkVersion ends the stream for good where the API server went back from the version that it has shown. Versions
@@ -75,17 +75,17 @@ func (w *wire) refuse(err error) error {
 
 // checkObjects reads objects as they were. An etcd that was restored and has passed those versions since
 // has had something else there, or nothing. If so, the stream ends for good. Where the API server cannot say, or not
-// within checkTime, nothing is concluded.
+// within checkTime, nothing is concluded. Where another check of the resource had no answer, this one has a second.
 //
 // The error is ctx's, or says that the connection broke: the API server may be another one since, and all has to be
 // asked again. If that happens again and again, it is because of what is asked.
-func (w *wire) checkObjects(ctx context.Context, witnesses []witness) error {
+func (w *wire) checkObjects(ctx context.Context, p *kube.Place, witnesses []witness) error {
 	broken := w.broken
 	w.broken = 0
 	if broken >= checkTries {
 		return nil
 	}
-	timed, cancel := context.WithTimeout(ctx, checkTime)
+	timed, cancel := context.WithTimeout(ctx, p.Time(checkTime))
 	defer cancel()
 	for _, object := range witnesses {
 		err := w.checkObject(timed, object)
@@ -94,6 +94,7 @@ func (w *wire) checkObjects(ctx context.Context, witnesses []witness) error {
 		case ctx.Err() != nil:
 			return err
 		case timed.Err() != nil:
+			p.Hang()
 			return nil
 		case !kube.Answered(err):
 			w.broken = broken + 1

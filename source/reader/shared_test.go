@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -67,10 +68,10 @@ func (m *member) shut() { m.gate <- struct{}{} }
 func (m *member) free() { <-m.gate }
 
 // join starts a reader at a version.
-func (c *company) join(namespace, resume string) *member {
+func (c *company) join(namespace, resume string, known ...source.Ident) *member {
 	ctx, cancel := context.WithCancel(c.ctx)
 	m := &member{cancel: cancel, gate: make(chan struct{}, 1)}
-	m.resume = resume
+	m.resume, m.known = resume, known
 	m.onCall = func(call string, done <-chan struct{}) {
 		if !strings.HasPrefix(call, "admit") {
 			return
@@ -390,14 +391,14 @@ func TestWatches_that_may_hold_nothing_share_nothing(t *testing.T) {
 
 func TestWatches_begin_where_all_members_find_their_places(t *testing.T) {
 	inCompany(t, func(t *testing.T, s *stage, c *company) {
-		const n = 100
+		const n = 1000
 		s.latency = 5 * time.Millisecond
 		var members []*member
 		for i := range n {
 			s.write(fmt.Sprint("n", i), 1)
 			members = append(members, c.join(fmt.Sprint("n", i), fmt.Sprint(10+n-i)))
 		}
-		for range 4 {
+		for range 2 {
 			<-time.After(time.Minute)
 			assert.Equal(t, map[string]int{"": 1}, s.watches())
 			for i := range 3 * n {
@@ -416,6 +417,28 @@ func TestWatches_begin_where_all_members_find_their_places(t *testing.T) {
 		for i, m := range members {
 			c.check(10+n-i, fmt.Sprint("n", i), m)
 		}
+	})
+}
+
+// Each reader asks for two objects of its own, and has ten seconds for the answers.
+func TestWatches_begin_soon_where_reads_of_single_objects_hang(t *testing.T) {
+	inCompany(t, func(t *testing.T, s *stage, c *company) {
+		const n = 100
+		s.hangs = true
+		for i := range n {
+			s.write(fmt.Sprint("n", i), 1)
+		}
+		began := time.Now()
+		var members []*member
+		for i := range n {
+			members = append(members, c.join(fmt.Sprint("n", i), strconv.Itoa(10+n), known(fmt.Sprint("o", 11+i), "u", 11+i)))
+		}
+		for i := range n {
+			s.write(fmt.Sprint("n", i), 1)
+		}
+		c.saw(1, members...)
+		assert.Less(t, time.Since(began), checkTime+n/4*time.Second+time.Second)
+		assert.Equal(t, 4, s.mostLists(), "lists at a time")
 	})
 }
 

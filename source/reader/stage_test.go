@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube/kubetest"
 )
@@ -39,6 +40,8 @@ type stage struct {
 	vague bool
 	// timeouts: watches end when it was asked for.
 	timeouts bool
+	// hangs: reads of single objects are not answered.
+	hangs bool
 	// latency is how long a list takes; lists are those under way, and most how many there were.
 	latency     time.Duration
 	lists, most int
@@ -140,7 +143,7 @@ func namespaceOf(path string) string {
 func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, namespace := r.URL.Query(), namespaceOf(r.URL.Path)
 	if q.Get("watch") == "" {
-		s.list(w, q, namespace)
+		s.list(w, r, namespace)
 		return
 	}
 	from, _ := strconv.Atoi(q.Get("resourceVersion"))
@@ -210,17 +213,31 @@ func (w staged) object() string {
 	return strings.Replace(o, `"v"`, `"`+strings.Repeat("v", w.size)+`"`, 1)
 }
 
+// takes returns how long a list takes.
+func (s *stage) takes(q url.Values) time.Duration {
+	if s.hangs && q.Has("fieldSelector") {
+		return time.Hour
+	}
+	return s.latency
+}
+
 // list answers as of now, or exactly at a version.
-func (s *stage) list(w http.ResponseWriter, q url.Values, namespace string) {
+func (s *stage) list(w http.ResponseWriter, r *http.Request, namespace string) {
+	q := r.URL.Query()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lists++; s.latency > 0 {
-		s.mu.Unlock()
-		<-time.NewTimer(s.latency).C // it runs in a bubble
-		s.mu.Lock()
-	}
+	s.lists++
+	s.mu.Unlock()
+	_ = pause.For(r.Context(), 1) // a nanosecond of a bubble: by then, those that were given up have ended
+	s.mu.Lock()
 	s.most = max(s.most, s.lists)
+	s.mu.Unlock()
+	_ = pause.For(r.Context(), s.takes(q))
+	s.mu.Lock()
 	s.lists--
+	if r.Context().Err() != nil {
+		return
+	}
 	if s.refuses != "" && strings.HasPrefix(namespace, s.refuses) {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = fmt.Fprint(w, kubetest.StatusOf(http.StatusInternalServerError, "InternalError", "boom"))

@@ -173,7 +173,7 @@ func (w *wire) check(ctx context.Context, version string, known iter.Seq2[source
 	if err := w.checkServer(ctx, version); err != nil || known == nil {
 		return err
 	}
-	return w.checkObjects(ctx, newest(version, known))
+	return w.checkObjects(ctx, p, newest(version, known))
 }
 
 func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[source.Ident, bool]) (*stubs, error) {
