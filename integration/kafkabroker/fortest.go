@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,6 +60,43 @@ func (c *Cluster) DeleteTopic(t testing.TB, topic string) {
 			return err
 		}
 		return res.Errors[topic]
+	}))
+}
+
+// AlterTopic sets settings of a topic, and returns once the brokers go by them: that is a moment after they were set.
+func (c *Cluster) AlterTopic(t testing.TB, topic string, settings map[string]string) {
+	t.Helper()
+	change := kafka.IncrementalAlterConfigsRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}
+	for name, value := range settings {
+		change.Configs = append(change.Configs, kafka.IncrementalAlterConfigsRequestConfig{
+			Name: name, Value: value, ConfigOperation: kafka.ConfigOperationSet,
+		})
+	}
+	check(t, c.ask(t.Context(), "alter topic "+topic, func(ctx context.Context, cl *kafka.Client) error {
+		res, err := cl.IncrementalAlterConfigs(ctx, &kafka.IncrementalAlterConfigsRequest{
+			Resources: []kafka.IncrementalAlterConfigsRequestResource{change},
+		})
+		if err != nil {
+			return err
+		}
+		return res.Resources[0].Error
+	}))
+	check(t, c.ask(t.Context(), "describe topic "+topic, func(ctx context.Context, cl *kafka.Client) error {
+		res, err := cl.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{
+			Resources: []kafka.DescribeConfigRequestResource{{
+				ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
+				ConfigNames: slices.Collect(maps.Keys(settings)),
+			}},
+		})
+		if err != nil {
+			return err
+		}
+		for _, e := range res.Resources[0].ConfigEntries {
+			if want := settings[e.ConfigName]; e.ConfigValue != want {
+				return fmt.Errorf("%s is %s, and not %s", e.ConfigName, e.ConfigValue, want)
+			}
+		}
+		return res.Resources[0].Error
 	}))
 }
 

@@ -180,7 +180,7 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 	c := shared.ForTest(t)
 	cfg := kafka.Config{Brokers: c.Addresses(), Topic: "checkpoints-compacted", Partitions: 1}
 	s, want := mustOpen(t, cfg), storetest.Empty()
-	alter(t, c, cfg.Topic, map[string]string{
+	c.AlterTopic(t, cfg.Topic, map[string]string{
 		"segment.ms": "500", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "100", "min.compaction.lag.ms": "0",
 		"max.compaction.lag.ms": "1000",
 	})
@@ -204,10 +204,10 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 	commit(other)
 	commit(&checkpoint.Batch{Identity: audit, Forget: []string{"jobs.v1.batch"}})
 	require.NoError(t, s.Close())
-	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
+	c.AlterTopic(t, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
 	// Its first commit removes the rows of what was forgotten.
 	s = mustOpen(t, cfg)
-	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "100"})
+	c.AlterTopic(t, cfg.Topic, map[string]string{"delete.retention.ms": "100"})
 
 	// The segment that is written to is never compacted, and only a write begins another one.
 	hold := len(want.Rows["pods.v1"]) + 4 // origin, barrier, head, stream
@@ -227,29 +227,8 @@ func TestCompaction_leaves_what_holds(t *testing.T) {
 		require.NoError(t, pause.For(t.Context(), time.Second))
 	}
 	mustBe(t, must.Get(s.Load(t.Context()))(t), want)
-	alter(t, c, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
+	c.AlterTopic(t, cfg.Topic, map[string]string{"delete.retention.ms": "60000"}) // or it is refused
 	mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
-}
-
-func alter(t *testing.T, c *kafkabroker.Cluster, topic string, settings map[string]string) {
-	t.Helper()
-	var entries []kafkago.IncrementalAlterConfigsRequestConfig
-	for name, value := range settings {
-		entries = append(entries, kafkago.IncrementalAlterConfigsRequestConfig{
-			Name: name, Value: value,
-			ConfigOperation: kafkago.ConfigOperationSet,
-		})
-	}
-	res, err := c.Admin().IncrementalAlterConfigs(t.Context(), &kafkago.IncrementalAlterConfigsRequest{
-		Resources: []kafkago.IncrementalAlterConfigsRequestResource{{
-			ResourceType: kafkago.ResourceTypeTopic,
-			ResourceName: topic, Configs: entries,
-		}},
-	})
-	if err == nil {
-		err = res.Resources[0].Error
-	}
-	require.NoError(t, err, "alter %s", topic)
 }
 
 // records counts those of partition 0, those without a value apart.

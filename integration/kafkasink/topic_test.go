@@ -169,28 +169,7 @@ func TestSink_finds_out_what_a_topic_takes_that_was_changed(t *testing.T) {
 	t.Parallel()
 	r := newTopic(t, shared.ForTest(t), 1, nil)
 	s := start(t, r.config(direct))
-	client, done := r.admin()
-	defer done()
-	res, err := client.IncrementalAlterConfigs(t.Context(),
-		&kafkago.IncrementalAlterConfigsRequest{Resources: []kafkago.IncrementalAlterConfigsRequestResource{{
-			ResourceType: kafkago.ResourceTypeTopic, ResourceName: r.topic,
-			Configs: []kafkago.IncrementalAlterConfigsRequestConfig{{
-				Name: "max.message.bytes", Value: "20000",
-				ConfigOperation: kafkago.ConfigOperationSet,
-			}},
-		}}})
-	require.NoError(t, err)
-	require.NoError(t, res.Resources[0].Error)
-	rig.Try(t, "the broker goes by it", func() error { // a moment after the controller has answered
-		asked := []kafkago.DescribeConfigRequestResource{{
-			ResourceType: kafkago.ResourceTypeTopic, ResourceName: r.topic, ConfigNames: []string{"max.message.bytes"},
-		}}
-		now, err := client.DescribeConfigs(t.Context(), &kafkago.DescribeConfigsRequest{Resources: asked})
-		if err == nil && now.Resources[0].ConfigEntries[0].ConfigValue != "20000" {
-			return fmt.Errorf("it is %+v", now.Resources[0].ConfigEntries)
-		}
-		return err
-	})
+	shared.ForTest(t).AlterTopic(t, r.topic, map[string]string{"max.message.bytes": "20000"})
 	var answers []<-chan answer
 	for n := range 100 {
 		m := message(r.topic, fmt.Sprintf("key-%d", n), 1)
