@@ -9,6 +9,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -21,31 +22,31 @@ const primeTime = 20 * time.Second
 
 // see takes the object of an attempt over as what was seen last, once the attempt has ended.
 func (s *stream) see(a *attempt) {
-	if s.olds != nil && s.olds.states && a.state == nil && a.delta.Body != nil && a.delta.Op != source.Deleted {
-		a.state = s.olds.packer.pack(a.delta.Body.Bytes())
+	if s.olds != nil && s.olds.KeepsObjects && a.state == nil && a.delta.Body != nil && a.delta.Op != source.Deleted {
+		a.state = s.olds.Pack(a.delta.Body.Bytes())
 	}
 }
 
 // stateBefore returns what finds out how the object of an attempt was before, and what is to be called when that is
 // needed no more; nil where that is not kept. What is published again is published whatever was before.
 func (s *stream) stateBefore(key string, a *attempt, row checkpoint.Row) (find func() []byte, done func()) {
-	if s.olds == nil || !s.olds.states {
+	if s.olds == nil || !s.olds.KeepsObjects {
 		return nil, func() {}
 	}
-	r := s.olds.packer.room()
+	r := s.olds.Rooms()
 	find = func() []byte {
 		if a.unknown = a.delta.Again != 0 || !s.compares(&row); a.unknown {
 			return nil
 		}
-		b := s.olds.before(key, row, r.old)
+		b := s.olds.Before(key, row, r.Old)
 		if a.unknown = b == nil; a.unknown {
 			s.missed(a)
 			return nil
 		}
-		r.old = b
+		r.Old = b
 		return b
 	}
-	return find, func() { s.olds.packer.rooms.Put(r) }
+	return find, func() { s.olds.Return(r) }
 }
 
 // missed counts an attempt of which it was asked what was before, and that was not known.
@@ -61,24 +62,24 @@ func (s *stream) missed(a *attempt) {
 func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 	a, k := &o.attempt, s.olds
 	d := &a.delta
-	r := k.packer.room()
-	defer k.packer.rooms.Put(r)
+	r := k.Rooms()
+	defer k.Return(r)
 	var was encode.Old
 	if d.Op != source.Added && a.conflicts == 0 && s.continues(&d.Change, &row) && !a.alone {
-		if was = k.logged(o.key, row, r.old); was.Data != nil {
-			r.old = was.Data
+		if was = k.Logged(o.key, row, r.Old); was.Data != nil {
+			r.Old = was.Data
 		} else if d.Op == source.Updated {
 			s.missed(a)
 		}
 	}
 	a.based = was.Data != nil
-	data, err := s.encoder.ChangeFrom(a.message, &d.Change, was, r.data)
+	data, err := s.encoder.ChangeFrom(a.message, &d.Change, was, r.Data)
 	if err != nil {
 		return err
 	}
-	r.data = data
+	r.Data = data
 	if d.Op != source.Deleted {
-		a.data, a.form = k.packer.pack(data), s.encoder.Form(data)
+		a.data, a.form = k.Pack(data), s.encoder.Form(data)
 	}
 	return nil
 }
@@ -112,29 +113,29 @@ func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
 		return
 	}
 	if d.Op == source.Deleted {
-		k.drop(key)
+		k.Drop(key)
 		return
 	}
-	o := k.get(key)
-	if o.uid != d.UID {
-		o = old{uid: d.UID}
+	o := k.Get(key)
+	if o.UID != d.UID {
+		o = previous.State{UID: d.UID}
 	}
-	if k.states {
-		o.state, o.seen = a.state, d.ResourceVersion
+	if k.KeepsObjects {
+		o.Object, o.Seen = a.state, d.ResourceVersion
 	}
 	if !a.acknowledged && place.UID == d.UID && place.ResourceVersion == d.ResourceVersion {
 		d.form = place.Form // it is the state that the row had
 	}
 	if a.acknowledged {
-		moved := a.based && place.Partition != o.partition
-		o.data = nil
+		moved := a.based && place.Partition != o.Partition
+		o.Data = nil
 		// The event that the broker had already may have been encoded otherwise.
-		if k.data && place.Fresh && a.rejected == nil && a.whole == nil && d.Again == 0 && !moved {
+		if k.KeepsData && place.Fresh && a.rejected == nil && a.whole == nil && d.Again == 0 && !moved {
 			d.form = a.form
-			o.data, o.version, o.sequence, o.partition = a.data, d.ResourceVersion, place.Sequence, place.Partition
+			o.Data, o.Version, o.Sequence, o.Partition = a.data, d.ResourceVersion, place.Sequence, place.Partition
 		}
 	}
-	k.put(key, o)
+	k.Put(key, o)
 }
 
 // prime finds out what was before the process began, of what is still so at the API server and told in time; of other
@@ -148,7 +149,7 @@ func (s *stream) prime(ctx context.Context) error {
 	defer cancel()
 	began := time.Now()
 	err := kube.ObjectsAt(bounded, s.session.cfg.Client, s.Stream, at, s.primeObject)
-	objects, _ := s.olds.total()
+	objects, _ := s.olds.Total()
 	log := s.session.log.With("stream", s.name, "objects", objects, "of", s.ledger.Len())
 	switch {
 	case ctx.Err() != nil:
@@ -184,22 +185,22 @@ func (s *stream) primeAt() string {
 func (s *stream) primeObject(id source.Ident, body *source.Body) error {
 	key := id.Key()
 	row, ok := s.ledger.Get(key)
-	o := old{uid: id.UID}
-	if !ok || !o.alive(row) || row.ResourceVersion != id.ResourceVersion {
+	o := previous.State{UID: id.UID}
+	if !ok || !o.Alive(row) || row.ResourceVersion != id.ResourceVersion {
 		return nil
 	}
-	if s.olds.states {
-		o.state, o.seen = s.olds.packer.pack(body.Bytes()), id.ResourceVersion
+	if s.olds.KeepsObjects {
+		o.Object, o.Seen = s.olds.Pack(body.Bytes()), id.ResourceVersion
 	}
-	if s.olds.data && row.Form != 0 {
+	if s.olds.KeepsData && row.Form != 0 {
 		data, err := s.encoder.Data(&source.Change{Op: source.Updated, Ident: id, Body: body})
 		if err == nil && s.encoder.Form(data) == row.Form {
-			o.data, o.version, o.sequence, o.partition = s.olds.packer.pack(data), id.ResourceVersion, row.Sequence,
+			o.Data, o.Version, o.Sequence, o.Partition = s.olds.Pack(data), id.ResourceVersion, row.Sequence,
 				row.Partition
 		}
 	}
-	if o.data != nil || o.state != nil {
-		s.olds.put(key, o)
+	if o.Data != nil || o.Object != nil {
+		s.olds.Put(key, o)
 	}
 	return nil
 }

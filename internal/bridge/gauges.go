@@ -24,7 +24,7 @@ func (p *Pipeline) Gauges() health.Gauges {
 func (p *session) gauges() health.Gauges {
 	gone := p.budget.Gone()
 	g := health.Gauges{
-		Running: true, Buffered: p.budget.Bytes() + gone, Deleted: gone, Limit: p.budget.Limit(), Ready: p.takes(),
+		Running: true, Buffered: p.budget.Bytes(), Deleted: gone, Limit: p.budget.Limit(), Ready: p.takes(),
 		Events: p.budget.Count(), Queued: int64(p.queue.Len()), Refused: p.refusals.Load(), Unmet: p.unmet(),
 	}
 	if at := p.saved.Load(); at != 0 {
@@ -43,7 +43,7 @@ func (s *stream) gauges() health.StreamGauges {
 	}
 	if s.olds != nil {
 		g.KeepsOlds = true
-		g.Olds, g.OldBytes = s.olds.total()
+		g.Olds, g.OldBytes = s.olds.Total()
 	}
 	return g
 }

@@ -212,7 +212,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	r.cfg.Client = p.client(t)
 	s = r.stream(patches())
 	require.NoError(t, s.prime(t.Context()))
-	objects, _ := s.olds.total()
+	objects, _ := s.olds.Total()
 	require.Equal(t, 1, objects, "of %d objects it is known what was before", objects)
 	p.frames[2].send(t, s)
 	p.frames[3].send(t, s)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -49,6 +51,9 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 			if seed%3 == 2 {
 				spec.Filter = sevenths{}
 			}
+			if seed%4 == 3 {
+				r.budget.SetLimit(16 << 10) // room for what few of the objects were before
+			}
 			s := r.stream(spec)
 			s.saved.Owes = checkpoint.Owes{} // as behind a first list
 			p.gone = random.IntN(2) * at
@@ -57,6 +62,8 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 			end := min(len(p.frames), at+1+random.IntN(200))
 			for i, f := range p.frames[at:end] {
 				f.send(t, s)
+				_, kept := s.olds.Total()
+				require.LessOrEqual(t, kept, r.budget.Limit()/4)
 				if i%50 == 49 {
 					require.NoError(t, r.commit(t.Context()))
 				}
@@ -116,50 +123,35 @@ func TestOlds_a_deletion_because_of_the_selection_says_what_was_deleted(t *testi
 	assert.Equal(t, "deselected", attribute(last, "reason"))
 }
 
-func TestOlds_are_known_only_of_what_the_row_says(t *testing.T) {
-	k := newOlds(&StreamSpec{Olds: true, Encoding: encode.Config{Payload: encode.Change}}, newPacker)
-	k.put("a", old{
-		uid: "u1", data: k.packer.pack([]byte("data")), version: "5", sequence: 7, partition: 2,
-		state: k.packer.pack([]byte("state")), seen: "6",
-	})
-	row := checkpoint.Row{UID: "u1", ResourceVersion: "6", Sequence: 7, Partition: 2}
-	for name, c := range map[string]struct {
-		edit          func(*checkpoint.Row)
-		logged, state bool
-	}{
-		"it is":              {func(*checkpoint.Row) {}, true, true},
-		"another object":     {func(r *checkpoint.Row) { r.UID = "u2" }, false, false},
-		"it was deleted":     {func(r *checkpoint.Row) { r.Deleted = true }, false, false},
-		"a later event":      {func(r *checkpoint.Row) { r.Sequence = 8 }, false, true},
-		"another partition":  {func(r *checkpoint.Row) { r.Partition = 1 }, false, true},
-		"a later state":      {func(r *checkpoint.Row) { r.ResourceVersion = "7" }, true, false},
-		"of another process": {func(r *checkpoint.Row) { r.Fresh = !r.Fresh }, true, true},
-	} {
-		at := row
-		c.edit(&at)
-		logged, state := k.logged("a", at, nil), k.before("a", at, nil)
-		if string(logged.Data) != map[bool]string{true: "data"}[c.logged] || (logged.ResourceVersion == "5") != c.logged ||
-			string(state) != map[bool]string{true: "state"}[c.state] {
-			t.Errorf("%s: %q of %s, and %q", name, logged.Data, logged.ResourceVersion, state)
-		}
+// What was before of a thousand objects takes no more of the buffer than that of ten. Who changes often is told in patches.
+func TestOlds_for_which_there_is_no_room_are_forgotten(t *testing.T) {
+	log, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
+	r.budget.SetLimit(16 << 10)
+	const n = 1000
+	version := 0
+	change := func(op source.Op, i int) {
+		version++
+		name := "o" + strconv.Itoa(i)
+		send(t, s, op, name, "u-"+name, strconv.Itoa(version), source.ReasonWatch)
 	}
-	require.Nil(t, k.logged("b", checkpoint.Row{}, nil).Data, "something is known of what was never put")
-	assert.Nil(t, k.before("b", checkpoint.Row{}, nil), "something is known of what was never put")
-}
-
-func TestOlds_count_what_they_hold(t *testing.T) {
-	k := newOlds(&StreamSpec{Olds: true}, newPacker)
-	for i := range 100 {
-		k.put("a", old{state: make([]byte, i)})
-		k.put("b", old{data: make([]byte, i)})
+	for i := range n {
+		change(source.Added, i)
 	}
-	objects, bytes := k.total()
-	assert.True(t, objects == 2 && bytes == 2*(99+1+oldOverhead), "%d objects, %d bytes", objects, bytes)
-	k.drop("a")
-	k.drop("b")
-	k.drop("c")
-	objects, bytes = k.total()
-	assert.True(t, objects == 0 && bytes == 0, "%d objects, %d bytes", objects, bytes)
+	r.settle()
+	assert.LessOrEqual(t, r.budget.Bytes(), r.budget.Limit()/4)
+	for _, i := range []int{1, 1, 0, 0} {
+		change(source.Updated, i)
+		r.settle()
+	}
+	var payloads []string
+	for i := range log.log[n:] {
+		m := &log.log[n+i]
+		payloads = append(payloads, attribute(m, "name")+" "+attribute(m, "payload"))
+	}
+	expect(t, payloads, "o1 object", "o1 merge-patch", "o0 object", "o0 merge-patch")
+	assert.EqualValues(t, 2, value(t, r.registry, "old_objects_unknown_total"))
+	objects := value(t, r.registry, "old_objects")
+	assert.True(t, objects > 5 && objects < 15, "of %v objects something is kept", objects)
 }
 
 // BenchmarkEncodeFrom is all that an update of a Pod costs that is made from the one before: what the log has is
@@ -174,14 +166,14 @@ func BenchmarkEncodeFrom(b *testing.B) {
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test", Payload: payload}}
 			at := source.Stream{Resource: source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}
 			e := spec.Encoder(at)
-			s := &stream{Stream: at, spec: spec, encoder: e, olds: newOlds(spec, newPacker)}
+			s := &stream{Stream: at, spec: spec, encoder: e, olds: previous.NewCache(delivery.NewBudget(1<<20), func() {}).Objects(true, false)}
 			o := &object{stream: s, key: "n/p"}
 			o.attempt = attempt{message: &sink.Message{}, delta: delta{Change: source.Change{
 				Op: source.Updated, Ident: source.Ident{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "48211734"},
 				Body: source.NewBody(raw),
 			}}}
 			data := must.Get(e.Data(&source.Change{Op: source.Updated, Body: source.NewBody(before)}))(b)
-			s.olds.put(o.key, old{uid: "u", data: s.olds.packer.pack(data), version: "48211700", sequence: 1})
+			s.olds.Put(o.key, previous.State{UID: "u", Data: s.olds.Pack(data), Version: "48211700", Sequence: 1})
 			row := checkpoint.Row{UID: "u", ResourceVersion: "48211700", Sequence: 1}
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()

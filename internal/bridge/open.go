@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -57,12 +58,24 @@ func (p *session) open(spec *StreamSpec, at source.Stream) (*stream, error) {
 	return s, nil
 }
 
-// packing returns the packer of the session; the caller holds mu.
-func (p *session) packing() *packer {
-	if p.packer == nil {
-		p.packer = newPacker()
+// previous returns what keeps what was before, of the objects of a stream; nil where none of that is asked for. The
+// caller holds mu.
+func (p *session) previous(spec *StreamSpec) *previous.Objects {
+	data, objects := spec.Encoding.Payload.FromOld(), spec.Olds
+	if !data && !objects {
+		return nil
 	}
-	return p.packer
+	if p.cache == nil {
+		p.cache = previous.NewCache(p.budget, p.sayFull)
+	}
+	return p.cache.Objects(data, objects)
+}
+
+// sayFull logs that of some objects it is not known any more what was before.
+func (p *session) sayFull() {
+	p.log.Info("no room for what all objects were before: the update of an object that has not changed for long is "+
+		"published whole, and a filter that asks what it was publishes it; a larger buffer.maxBytes keeps more",
+		"maxBytes", p.budget.Limit())
 }
 
 // newStream makes a stream of what the store and the log have of it; the caller holds mu.
@@ -83,7 +96,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	s.saved.ResyncDue = saved.ResyncDue || !stored && p.resyncNew && !spec.SkipSnapshot
 	s.encoder = spec.Encoder(at)
 	s.resume()
-	s.olds = newOlds(spec, p.packing)
+	s.olds = p.previous(spec)
 	s.often.set(logEvery)
 	s.enter()
 	if saved.Retiring {

@@ -150,7 +150,7 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, s.prime(t.Context()))
 	assert.LessOrEqual(t, time.Since(began), primeTime*9/10, "it took")
-	objects, _ := s.olds.total()
+	objects, _ := s.olds.Total()
 	assert.Equal(t, 1, objects, "of %d objects it is known what was before, want 1", objects)
 	next := p.frames[1]
 	next.version = 3

@@ -42,6 +42,9 @@ func (p *session) drop(s *stream) {
 	}
 	p.streams = left
 	s.ledger.Uncount()
+	if s.olds != nil {
+		s.olds.Close()
+	}
 	p.refusals.Add(-int64(len(s.refused.tries)))
 	s.metrics.Drop()
 	p.incidents.Forget(s.name)

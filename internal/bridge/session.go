@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -108,8 +109,8 @@ type session struct {
 	streams []*stream
 	// asked are the specs that are read; nil: those of cfg.
 	asked []*StreamSpec
-	// packer is nil until a stream needs it.
-	packer *packer
+	// cache is nil until a stream needs it.
+	cache *previous.Cache
 	// selected counts the streams that the last plan has of each spec.
 	selected map[*StreamSpec]int
 	// unbegun are the specs of which something is not open yet that was there at the start.

@@ -22,7 +22,7 @@ type State struct {
 	Broker     health.BrokerState
 	Checkpoint CheckpointState
 	// BufferedEvents and BufferedBytes are held between the API server and the acknowledgement, of at most BufferBytes.
-	// DeletedBytes of them are held of objects that do not exist any more.
+	// DeletedBytes of them are held of objects that do not exist any more, others of what objects were before.
 	BufferedEvents, BufferedBytes, BufferBytes, DeletedBytes int64
 	// Unmet is how long what was published before has been waiting for the end of the log to be read; zero where it
 	// was.
@@ -106,7 +106,7 @@ func (p *session) now(now time.Time) State {
 	gone := p.budget.Gone()
 	st := State{
 		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
-		BufferedEvents: p.budget.Count(), BufferedBytes: p.budget.Bytes() + gone, DeletedBytes: gone,
+		BufferedEvents: p.budget.Count(), BufferedBytes: p.budget.Bytes(), DeletedBytes: gone,
 		BufferBytes: p.budget.Limit(),
 		Loss:        p.incidents.Loss(), Writer: p.incidents.Writer(),
 	}

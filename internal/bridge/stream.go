@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -35,7 +36,7 @@ type stream struct {
 	status  *status
 	tracker *ledger.Tracker
 	// olds is nil where nothing is kept of what was before.
-	olds *olds
+	olds *previous.Objects
 
 	// mu guards the ledger, the pending changes of the objects, and what follows.
 	mu      sync.Mutex

@@ -112,7 +112,7 @@ func (p *session) due(o *object) (row checkpoint.Row, due bool) {
 		// The log turned out to have more of the object than was known when the change was queued.
 		s.passOver(row.Sequence)
 		if s.olds != nil && row.Deleted {
-			s.olds.drop(o.key)
+			s.olds.Drop(o.key)
 		}
 		if a.delta.repeated {
 			s.resync.leave()
@@ -208,7 +208,7 @@ func (s *stream) encode(o *object, row checkpoint.Row) (err error) {
 		switch {
 		case a.whole != nil:
 			err = s.encoder.Reduced(m, &a.delta.Change, a.whole.size, a.whole.ref)
-		case s.olds != nil && s.olds.data:
+		case s.olds != nil && s.olds.KeepsData:
 			err = s.encodeFrom(o, row)
 		default:
 			err = s.encoder.Change(m, &a.delta.Change)

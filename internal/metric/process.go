@@ -34,7 +34,8 @@ func pipelines() []Metric {
 		},
 		{
 			Name: "buffered_bytes", Type: Gauge, Labels: each,
-			Help: "Bytes held between the API server and the broker's acknowledgement, with `deleted_objects_bytes`.",
+			Help: "Bytes held between the API server and the broker's acknowledgement, with `deleted_objects_bytes` and " +
+				"`old_objects_bytes`.",
 			Look: "Near `buffer_limit_bytes` for minutes: the broker is slower than the cluster.",
 		},
 		{

@@ -104,11 +104,11 @@ func streams() []Metric {
 		{
 			Name: "old_objects_bytes", Type: Gauge, Labels: each, Optional: true,
 			Help: "Bytes that are held, compressed, for what was before, where payloads or filters ask for that.",
-			Look: "It is not in the buffer, and grows with the number of objects.",
+			Look: "Of all streams of a pipeline, a quarter of `buffer_limit_bytes` at most.",
 		},
 		{
 			Name: "old_objects_unknown_total", Type: Counter, Labels: each,
-			Help: "Times that what was before was asked for and not known, as after some restarts.",
+			Help: "Times that what was before was asked for and not known, as after some restarts or where there is no room.",
 			Look: "The event has the whole object then, or is published whatever the filter says.",
 		},
 	}

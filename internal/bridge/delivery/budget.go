@@ -22,8 +22,8 @@ const (
 	leastSize = 640
 )
 
-// Budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement, and those that it
-// holds of objects that are gone, together. Two things pass the limit: a change for which there is no room is held
+// Budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement, those that it holds of
+// objects that are gone, and those of what objects were before, together. Two things pass the limit: a change for which there is no room is held
 // where no other one is, and what [Budget.Hold] is told was not asked for. Its methods may be called by several
 // goroutines at a time.
 type Budget struct {
@@ -52,11 +52,25 @@ func (b *Budget) SetLimit(limit int64) {
 	b.lists.setLimit(min(limit, readAhead))
 }
 
-// Bytes returns how many bytes are held, but those of objects that are gone.
-func (b *Budget) Bytes() int64 { return b.bytes.Load() }
+// Bytes returns how many bytes are held in all.
+func (b *Budget) Bytes() int64 {
+	all, _ := b.all.held()
+	return all
+}
 
-// Gone returns how many bytes are held of objects that are gone.
-func (b *Budget) Gone() int64 { return b.all.reserved() }
+// Gone returns how many of them are held of objects that are gone.
+func (b *Budget) Gone() int64 {
+	_, gone := b.all.held()
+	return gone
+}
+
+// Keep has so many bytes more be held of what objects were before. It returns false where that would be more than a
+// quarter of what objects that are gone leave. From the first call on, that quarter is for nothing else: readers that
+// wait for room do not take it.
+func (b *Budget) Keep(bytes int64) bool { return b.all.keep(bytes) }
+
+// Unkeep has so many bytes less be held of what objects were before.
+func (b *Budget) Unkeep(bytes int64) { b.all.unkeep(bytes) }
 
 // Hold has so many bytes more be held of objects that are gone, or fewer. It never waits. They become fewer as
 // positions move and are saved, for which something has to be read.

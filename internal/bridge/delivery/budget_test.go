@@ -66,7 +66,7 @@ func TestBudget_what_is_held_of_deleted_objects_leaves_less_room(t *testing.T) {
 				}
 				b.Hold(1<<20 - 10*object)
 				require.NoError(t, read(10))
-				assert.Equal(t, b.Limit(), b.Bytes()+b.Gone(), "the limit is reached, and not passed")
+				assert.Equal(t, b.Limit(), b.Bytes(), "the limit is reached, and not passed")
 				require.Error(t, read(1), "no room is left")
 				b.Hold(-object + 1)
 				require.Error(t, read(1), "no room is left for a whole one")
@@ -77,6 +77,33 @@ func TestBudget_what_is_held_of_deleted_objects_leaves_less_room(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What objects were before has a quarter of what deleted objects leave, and leaves room for changes.
+func TestBudget_what_objects_were_before_is_held_within_the_limit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(1 << 20)
+		fits := func(size int) error { return b.Acquire(must.Within(t, time.Hour), size, false) }
+		require.True(t, b.Keep(1<<18))
+		require.False(t, b.Keep(1), "a quarter is kept")
+		require.NoError(t, fits(1<<19))
+		require.NoError(t, fits(1<<18))
+		assert.Equal(t, b.Limit(), b.Bytes())
+		require.Error(t, fits(1), "no room is left")
+		b.Unkeep(1 << 18)
+		require.Error(t, fits(1), "a quarter is set aside")
+		require.True(t, b.Keep(1<<18))
+		b.Release(1<<19, false)
+		b.Release(1<<18, false)
+		b.Hold(1 << 19)
+		require.False(t, b.Keep(1), "deleted objects leave half, and more than a quarter of that is kept")
+		b.Unkeep(1 << 17)
+		require.False(t, b.Keep(1))
+		b.Unkeep(1)
+		require.True(t, b.Keep(1))
+		assert.EqualValues(t, 1<<19+1<<17, b.Bytes())
+		assert.EqualValues(t, 1<<19, b.Gone())
+	})
 }
 
 func TestBudget_a_watch_waits_while_deleted_objects_take_half_of_it(t *testing.T) {

@@ -11,9 +11,13 @@ import (
 // semaphore is a number of bytes that may become another one. Who asks first gets first; what is larger than all of it,
 // or than what is not reserved, passes alone.
 type semaphore struct {
-	mu                sync.Mutex
-	limit, used, kept int64
-	waiting           []*claim
+	mu          sync.Mutex
+	limit, used int64
+	// gone is reserved for objects that are gone, and kept for what was before. Keeps says that a quarter of the rest is
+	// set aside for that.
+	gone, kept int64
+	keeps      bool
+	waiting    []*claim
 }
 
 // claim is who waits for bytes.
@@ -74,17 +78,47 @@ func (r *semaphore) setLimit(limit int64) {
 func (r *semaphore) reserve(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.kept += bytes; r.kept < 0 {
+	if r.gone += bytes; r.gone < 0 {
 		panic("BUG: more bytes are given back than were reserved")
 	}
 	r.admit()
 }
 
-// reserved returns how many bytes are reserved.
-func (r *semaphore) reserved() int64 {
+// keep takes bytes of what is set aside, which it is from now on.
+func (r *semaphore) keep(bytes int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.kept
+	r.keeps = true
+	if r.kept+bytes > r.share() {
+		return false
+	}
+	r.kept += bytes
+	return true
+}
+
+// unkeep gives back what was kept.
+func (r *semaphore) unkeep(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept -= bytes; r.kept < 0 {
+		panic("BUG: more bytes are given back than were kept")
+	}
+	r.admit()
+}
+
+// share is what may be kept; the caller holds mu.
+func (r *semaphore) share() int64 {
+	if !r.keeps {
+		return 0
+	}
+	return max(r.limit-r.gone, 0) / 4
+}
+
+// held returns how many bytes are held in all, and how many of them are reserved.
+func (r *semaphore) held() (all, reserved int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used + r.gone + r.kept, r.gone
 }
 
 // size returns how large it is.
@@ -95,7 +129,9 @@ func (r *semaphore) size() int64 {
 }
 
 // fits reports whether so many bytes may be taken; the caller holds mu.
-func (r *semaphore) fits(size int64) bool { return r.used == 0 || r.used+r.kept+size <= r.limit }
+func (r *semaphore) fits(size int64) bool {
+	return r.used == 0 || r.used+r.gone+max(r.kept, r.share())+size <= r.limit
+}
 
 // admit lets in who waits, as far as it goes; the caller holds mu.
 func (r *semaphore) admit() {

@@ -39,8 +39,9 @@ type StreamGauges struct {
 	Objects  int
 	Watching bool
 	// KeepsOlds says that previous states are kept: so many, of so many bytes.
-	KeepsOlds      bool
-	Olds, OldBytes int
+	KeepsOlds bool
+	Olds      int
+	OldBytes  int64
 }
 
 // Describe implements prometheus.Collector.
