@@ -123,7 +123,8 @@ func TestOlds_a_deletion_because_of_the_selection_says_what_was_deleted(t *testi
 	assert.Equal(t, "deselected", attribute(last, "reason"))
 }
 
-// What was before of a thousand objects takes no more of the buffer than that of ten. Who changes often is told in patches.
+// What was before of a thousand objects takes no more of the buffer than that of ten. What changes often is told in
+// patches.
 func TestOlds_for_which_there_is_no_room_are_forgotten(t *testing.T) {
 	log, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
 	r.budget.SetLimit(16 << 10)
@@ -166,7 +167,10 @@ func BenchmarkEncodeFrom(b *testing.B) {
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test", Payload: payload}}
 			at := source.Stream{Resource: source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}
 			e := spec.Encoder(at)
-			s := &stream{Stream: at, spec: spec, encoder: e, olds: previous.NewCache(delivery.NewBudget(1<<20), func() {}).Objects(true, false)}
+			s := &stream{
+				Stream: at, spec: spec, encoder: e,
+				olds: previous.NewCache(delivery.NewBudget(1<<20), func() {}).Objects(true, false),
+			}
 			o := &object{stream: s, key: "n/p"}
 			o.attempt = attempt{message: &sink.Message{}, delta: delta{Change: source.Change{
 				Op: source.Updated, Ident: source.Ident{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "48211734"},

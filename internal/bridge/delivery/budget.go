@@ -22,10 +22,10 @@ const (
 	leastSize = 640
 )
 
-// Budget bounds the bytes that a pipeline holds between the wire and the broker's acknowledgement, those that it holds of
-// objects that are gone, and those of what objects were before, together. Two things pass the limit: a change for which there is no room is held
-// where no other one is, and what [Budget.Hold] is told was not asked for. Its methods may be called by several
-// goroutines at a time.
+// Budget bounds the bytes that a pipeline holds: those between the wire and the broker's acknowledgement, those of
+// objects that are gone, and those of what objects were before. Two things pass the limit: a change for which there is
+// no room is held where no other one is, and what [Budget.Hold] is told was not asked for. Its methods may be called by
+// several goroutines at a time.
 type Budget struct {
 	all, lists *semaphore
 	bytes      atomic.Int64

@@ -70,7 +70,7 @@ func (c *Cache) put(e *entry) (forgot bool) {
 
 // remove forgets an entry; the caller holds mu.
 func (c *Cache) remove(at *list.Element) {
-	e := c.recent.Remove(at).(*entry) //nolint:forcetypeassert,revive // nothing else is in the list
+	e := c.recent.Remove(at).(*entry) //nolint:forcetypeassert // nothing else is in the list
 	delete(e.of.of, e.key)
 	e.of.bytes -= e.size()
 	c.budget.Unkeep(e.size())

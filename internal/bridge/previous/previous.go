@@ -42,7 +42,7 @@ func (k *Objects) Get(key string) State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if at, ok := k.of[key]; ok {
-		return at.Value.(*entry).State //nolint:forcetypeassert,revive // nothing else is in the list
+		return at.Value.(*entry).State //nolint:forcetypeassert // nothing else is in the list
 	}
 	return State{}
 }
