@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,7 +28,7 @@ func Check(ctx context.Context, c Config) (warnings []string, err error) {
 	st, err := js.Stream(ctx, c.Stream)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, nil
+		return nil, creatable(ctx, js, &c)
 	case errors.Is(err, gonats.ErrNoResponders):
 		return nil, sink.Permanent(fmt.Errorf("%w: %w", natsclient.ErrNoJetStream, err))
 	case err != nil:
@@ -42,6 +43,22 @@ func Check(ctx context.Context, c Config) (warnings []string, err error) {
 			"stream "+c.Stream+" is not changed to the limits of the file: "+differing+"; to change it: "+edit)
 	}
 	return warnings, check(found, c.Subjects)
+}
+
+// creatable says which stream has the subjects of one that is missing: the sink would not be able to create it. A user
+// who may not ask for that may be able to create it nevertheless.
+func creatable(ctx context.Context, js jetstream.JetStream, c *Config) error {
+	other, err := owner(ctx, js, c.Subjects)
+	switch {
+	case err != nil && sink.IsPermanent(denied(ctx, err)):
+		return nil
+	case err != nil:
+		return fmt.Errorf("check of the subjects of stream %s: %w", c.Stream, err)
+	case other != "":
+		return taken(c.Stream, "stream "+other, strings.Join(c.Subjects, ", "))
+	default:
+		return nil
+	}
 }
 
 // ask connects for a check. The context that it returns ends when the servers do not permit what is asked, which they

@@ -191,6 +191,20 @@ func TestCheck_says_what_is_not_permitted(t *testing.T) {
 	}
 }
 
+// Who has the permissions that the runbook names can create the stream, and may not ask which other streams there are.
+func TestCheck_asks_for_nothing_that_the_bridge_does_not_need(t *testing.T) {
+	b := newBroker(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "bridge", Password: "pw", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.NAMES"}},
+		}}}
+	})
+	cfg := config(b.addr())
+	cfg.Client.Auth.User, cfg.Client.Auth.Password = "bridge", "pw"
+	warnings, err := nats.Check(must.Within(t, time.Hour), cfg)
+	require.NoError(t, err)
+	assert.Empty(t, warnings)
+}
+
 func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
 	const log, subjects = "KUBERNETES", "$O." + bucket
 	for name, c := range map[string]struct {

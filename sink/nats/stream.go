@@ -99,17 +99,28 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 
 // overlaps says which stream has the subjects already.
 func (s *Sink) overlaps(ctx context.Context, js jetstream.JetStream, api *jetstream.APIError) error {
-	other := "another stream"
-	for _, subject := range s.cfg.Subjects {
-		if name, err := js.StreamNameBySubject(ctx, subject); err == nil {
-			other = "stream " + name
-			break
+	by := "another stream"
+	if other, err := owner(ctx, js, s.cfg.Subjects); err == nil && other != "" {
+		by = "stream " + other
+	}
+	return taken(s.cfg.Stream, by, api.Description)
+}
+
+// owner returns the name of a stream that has subjects in common with some; empty where there is none.
+func owner(ctx context.Context, js jetstream.JetStream, subjects []string) (string, error) {
+	for _, subject := range subjects {
+		name, err := js.StreamNameBySubject(ctx, subject)
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return name, err
 		}
 	}
+	return "", nil
+}
+
+func taken(stream, by, what string) error {
 	return &sink.UnusableError{
-		Target: "stream " + s.cfg.Stream,
-		Reason: fmt.Sprintf("it is missing, and cannot be created, because %s has subjects of it: %s", other,
-			api.Description),
+		Target: "stream " + stream,
+		Reason: fmt.Sprintf("it is missing, and cannot be created, because %s has subjects of it: %s", by, what),
 		Advice: "name that stream, or choose another subject",
 	}
 }

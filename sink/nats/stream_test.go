@@ -167,7 +167,13 @@ func TestSink_says_why_a_stream_cannot_be_created(t *testing.T) {
 		t.Errorf("three replicas on one server: %v", err)
 	}
 	js := b.connect(t)
+	warnings, err := nats.Check(t.Context(), config(b.addr()))
+	require.NoError(t, err, "it is missing, and can be created")
+	require.Empty(t, warnings)
 	must.Get(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"k8s.a.>"}}))(t)
+	_, err = nats.Check(t.Context(), config(b.addr()))
+	require.ErrorAs(t, err, &u)
+	assert.Contains(t, u.Reason, "stream OTHER has subjects of it: k8s.>")
 	if err := newSink(t, config(b.addr())).Run(t.Context()); !errors.As(err, &u) ||
 		!strings.Contains(u.Reason, "stream OTHER has subjects of it") {
 		t.Errorf("another stream has the subject: %v", err)
