@@ -47,6 +47,7 @@ func (f *bridgeFlags) address(to io.Writer) (server, from string, err error) {
 	at, known := config.LoadServer(f.file, f.admin)
 	switch {
 	case !known:
+		_, _ = fmt.Fprintln(to, "Where the bridge is cannot be read from "+f.file+". --server says it, too.")
 		return "", "", cmdutil.Reported(err, warnings)
 	case err != nil:
 		_, _ = fmt.Fprintf(to, "%v\nA bridge that runs goes by what it has read before.\n", err)
