@@ -33,7 +33,7 @@ func (s *stream) stateBefore(key string, a *attempt, row checkpoint.Row) (find f
 	if s.olds == nil || !s.olds.KeepsObjects {
 		return nil, func() {}
 	}
-	r := s.olds.Rooms()
+	r := s.olds.Scratch()
 	find = func() []byte {
 		if a.unknown = a.delta.Again != 0 || !s.compares(&row); a.unknown {
 			return nil
@@ -62,7 +62,7 @@ func (s *stream) missed(a *attempt) {
 func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
 	a, k := &o.attempt, s.olds
 	d := &a.delta
-	r := k.Rooms()
+	r := k.Scratch()
 	defer k.Return(r)
 	var was encode.Old
 	if d.Op != source.Added && a.conflicts == 0 && s.continues(&d.Change, &row) && !a.alone {

@@ -123,9 +123,9 @@ func TestOlds_a_deletion_because_of_the_selection_says_what_was_deleted(t *testi
 	assert.Equal(t, "deselected", attribute(last, "reason"))
 }
 
-// What was before of a thousand objects takes no more of the buffer than that of ten. What changes often is told in
-// patches.
-func TestOlds_for_which_there_is_no_room_are_forgotten(t *testing.T) {
+// The previous states of a thousand objects take no more of the buffer than those of ten. Objects that change often are
+// published as patches.
+func TestOlds_for_which_there_is_no_room_are_evicted(t *testing.T) {
 	log, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
 	r.budget.SetLimit(16 << 10)
 	const n = 1000

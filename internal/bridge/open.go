@@ -58,7 +58,7 @@ func (p *session) open(spec *StreamSpec, at source.Stream) (*stream, error) {
 	return s, nil
 }
 
-// previous returns what keeps what was before, of the objects of a stream; nil where none of that is asked for. The
+// previous returns the previous states of a stream's objects; nil where neither payload nor filter asks for them. The
 // caller holds mu.
 func (p *session) previous(spec *StreamSpec) *previous.Objects {
 	data, objects := spec.Encoding.Payload.FromOld(), spec.Olds
@@ -71,10 +71,11 @@ func (p *session) previous(spec *StreamSpec) *previous.Objects {
 	return p.cache.Objects(data, objects)
 }
 
-// sayFull logs that of some objects it is not known any more what was before.
+// sayFull logs that previous states are evicted.
 func (p *session) sayFull() {
-	p.log.Info("no room for what all objects were before: the update of an object that has not changed for long is "+
-		"published whole, and a filter that asks what it was publishes it; a larger buffer.maxBytes keeps more",
+	p.log.Info("the previous states of all objects do not fit into a quarter of the buffer: the next update of an "+
+		"object whose state was evicted is published whole, and filters that need the state publish it; a larger "+
+		"buffer.maxBytes keeps more",
 		"maxBytes", p.budget.Limit())
 }
 

@@ -22,7 +22,7 @@ type State struct {
 	Broker     health.BrokerState
 	Checkpoint CheckpointState
 	// BufferedEvents and BufferedBytes are held between the API server and the acknowledgement, of at most BufferBytes.
-	// DeletedBytes of them are held of objects that do not exist any more, others of what objects were before.
+	// DeletedBytes of them are held of objects that do not exist any more, others of previous states.
 	BufferedEvents, BufferedBytes, BufferBytes, DeletedBytes int64
 	// Unmet is how long what was published before has been waiting for the end of the log to be read; zero where it
 	// was.

@@ -98,17 +98,17 @@ func streams() []Metric {
 		},
 		{
 			Name: "old_objects", Type: Gauge, Labels: each, Optional: true,
-			Help: "Objects of which it is kept what was before, where payloads or filters ask for that.",
+			Help: "Objects whose previous state is cached, where payloads or filters need it.",
 			Look: "",
 		},
 		{
 			Name: "old_objects_bytes", Type: Gauge, Labels: each, Optional: true,
-			Help: "Bytes that are held, compressed, for what was before, where payloads or filters ask for that.",
+			Help: "Bytes of the cached previous states, compressed.",
 			Look: "Of all streams of a pipeline, a quarter of `buffer_limit_bytes` at most.",
 		},
 		{
 			Name: "old_objects_unknown_total", Type: Counter, Labels: each,
-			Help: "Times that what was before was asked for and not known, as after some restarts or where there is no room.",
+			Help: "Times that a previous state was needed and not known: after some restarts, or it was evicted.",
 			Look: "The event has the whole object then, or is published whatever the filter says.",
 		},
 	}

@@ -151,8 +151,8 @@ type Checkpoint struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Buffer is what is held between the API server and the broker's acknowledgement, with what is held of deleted objects
-// and of what objects were before.
+// Buffer is what is held between the API server and the broker's acknowledgement, of deleted objects, and of previous
+// states.
 type Buffer struct {
 	// Events and Bytes are held now, LimitBytes may be.
 	Events     int64 `json:"events"`

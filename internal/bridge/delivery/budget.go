@@ -22,10 +22,9 @@ const (
 	leastSize = 640
 )
 
-// Budget bounds the bytes that a pipeline holds: those between the wire and the broker's acknowledgement, those of
-// objects that are gone, and those of what objects were before. Two things pass the limit: a change for which there is
-// no room is held where no other one is, and what [Budget.Hold] is told was not asked for. Its methods may be called by
-// several goroutines at a time.
+// Budget bounds the bytes that a pipeline holds: between the wire and the broker's acknowledgement, of deleted objects,
+// and of previous states. Two things pass the limit: a change for which there is no room is held where no other one is,
+// and what [Budget.Hold] is told was not asked for. Its methods may be called by several goroutines at a time.
 type Budget struct {
 	all, lists *semaphore
 	bytes      atomic.Int64
@@ -64,12 +63,12 @@ func (b *Budget) Gone() int64 {
 	return gone
 }
 
-// Keep has so many bytes more be held of what objects were before. It returns false where that would be more than a
-// quarter of what objects that are gone leave. From the first call on, that quarter is for nothing else: readers that
-// wait for room do not take it.
+// Keep holds so many bytes more of previous states. It returns false where that would be more than a quarter of what
+// deleted objects leave. From the first call on, that quarter is for nothing else: readers that wait for room do not
+// take it.
 func (b *Budget) Keep(bytes int64) bool { return b.all.keep(bytes) }
 
-// Unkeep has so many bytes less be held of what objects were before.
+// Unkeep holds so many bytes less of previous states.
 func (b *Budget) Unkeep(bytes int64) { b.all.unkeep(bytes) }
 
 // Hold has so many bytes more be held of objects that are gone, or fewer. It never waits. They become fewer as

@@ -79,8 +79,8 @@ func TestBudget_what_is_held_of_deleted_objects_leaves_less_room(t *testing.T) {
 	}
 }
 
-// What objects were before has a quarter of what deleted objects leave, and leaves room for changes.
-func TestBudget_what_objects_were_before_is_held_within_the_limit(t *testing.T) {
+// Previous states have a quarter of what deleted objects leave, and changes have the rest.
+func TestBudget_holds_previous_states_within_the_limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1 << 20)
 		fits := func(size int) error { return b.Acquire(must.Within(t, time.Hour), size, false) }

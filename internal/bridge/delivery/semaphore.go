@@ -13,8 +13,8 @@ import (
 type semaphore struct {
 	mu          sync.Mutex
 	limit, used int64
-	// gone is reserved for objects that are gone, and kept for what was before. Keeps says that a quarter of the rest is
-	// set aside for that.
+	// gone is reserved for deleted objects, and kept for previous states. Keeps says that a quarter of the rest is set
+	// aside for these.
 	gone, kept int64
 	keeps      bool
 	waiting    []*claim
@@ -84,7 +84,7 @@ func (r *semaphore) reserve(bytes int64) {
 	r.admit()
 }
 
-// keep takes bytes of what is set aside, which it is from now on.
+// keep takes bytes of the quarter that is set aside, which it is from now on.
 func (r *semaphore) keep(bytes int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +106,7 @@ func (r *semaphore) unkeep(bytes int64) {
 	r.admit()
 }
 
-// share is what may be kept; the caller holds mu.
+// share is how many bytes may be kept; the caller holds mu.
 func (r *semaphore) share() int64 {
 	if !r.keeps {
 		return 0

@@ -7,25 +7,25 @@ import (
 	"sync"
 )
 
-// Budget bounds how many bytes are kept.
+// Budget bounds how many bytes are cached.
 type Budget interface {
-	// Keep has so many bytes more be kept, or returns false.
+	// Keep takes bytes of the budget, or returns false where too few are left.
 	Keep(bytes int64) bool
-	// Unkeep has so many bytes less be kept.
+	// Unkeep gives bytes back.
 	Unkeep(bytes int64)
 }
 
-// Cache is of one pipeline. Where there is no room, what was put least lately is forgotten, whichever stream it is of.
-// It is safe for concurrent use.
+// Cache is the cache of one pipeline. When its budget is used up, it evicts the state that was put first, of whichever
+// stream. It is safe for concurrent use.
 type Cache struct {
 	*Packer
 	budget Budget
-	// full is called once, when something is forgotten because there is no room.
+	// full is called at the first eviction.
 	full func()
 	once sync.Once
 
 	mu     sync.Mutex
-	recent *list.List // of *entry, the one that was put last in front
+	recent *list.List // of *entry, the latest in front
 }
 
 // entry is the state of one object.
@@ -42,33 +42,34 @@ const entryOverhead = 340
 // size is about what an entry takes in memory.
 func (e *entry) size() int64 { return int64(len(e.Data) + len(e.Object) + len(e.key) + entryOverhead) }
 
-// NewCache returns an empty Cache. Full is called the first time that there is no room.
+// NewCache returns an empty Cache. It calls full at the first eviction.
 func NewCache(b Budget, full func()) *Cache {
 	return &Cache{Packer: newPacker(), budget: b, full: full, recent: list.New()}
 }
 
-// Objects returns what is kept of a stream: the data of the last events, the objects as they were seen last, or both.
-// The caller closes it.
+// Objects returns the part of a stream: the data of the last events, the objects as they were seen last, or both. The
+// caller closes it.
 func (c *Cache) Objects(data, objects bool) *Objects {
 	return &Objects{Cache: c, KeepsData: data, KeepsObjects: objects, of: map[string]*list.Element{}}
 }
 
-// put keeps an entry if there is room, or can be; the caller holds mu.
-func (c *Cache) put(e *entry) (forgot bool) {
+// put evicts others until the entry fits, and adds it. An entry that is larger than the budget is not added. The caller
+// holds mu.
+func (c *Cache) put(e *entry) (evicted bool) {
 	for !c.budget.Keep(e.size()) {
-		forgot = true
+		evicted = true
 		oldest := c.recent.Back()
 		if oldest == nil {
-			return forgot
+			return evicted
 		}
 		c.remove(oldest)
 	}
 	e.of.of[e.key] = c.recent.PushFront(e)
 	e.of.bytes += e.size()
-	return forgot
+	return evicted
 }
 
-// remove forgets an entry; the caller holds mu.
+// remove removes an entry; the caller holds mu.
 func (c *Cache) remove(at *list.Element) {
 	e := c.recent.Remove(at).(*entry) //nolint:forcetypeassert // nothing else is in the list
 	delete(e.of.of, e.key)

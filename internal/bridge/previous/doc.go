@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package previous keeps what was before, of the objects that a pipeline watches: compressed, in memory only, and no
-// more than its budget lets it. Patches are made from it, and filters ask for it.
+// Package previous caches the previous states of the objects that a pipeline watches. They are compressed, in memory
+// only, and within a budget. Patches are made from them, and filters ask for them.
 package previous

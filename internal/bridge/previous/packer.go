@@ -9,14 +9,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// packers is how many objects are packed, or unpacked, at a time.
+// packers is how many objects are packed or unpacked at a time.
 const packers = 2
 
 // Packer compresses objects. It is safe for concurrent use.
 type Packer struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
-	rooms   sync.Pool
+	scratch sync.Pool
 }
 
 func newPacker() *Packer {
@@ -29,34 +29,34 @@ func newPacker() *Packer {
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	return &Packer{encoder: encoder, decoder: decoder, rooms: sync.Pool{New: func() any { return &Rooms{} }}}
+	return &Packer{encoder: encoder, decoder: decoder, scratch: sync.Pool{New: func() any { return &Scratch{} }}}
 }
 
-// Rooms are what one attempt writes into while it is encoded.
-type Rooms struct{ Old, Data, packed []byte }
+// Scratch has the buffers that one attempt writes into while it is encoded.
+type Scratch struct{ Old, Data, packed []byte }
 
 // Pack compresses.
 func (p *Packer) Pack(b []byte) []byte {
-	r := p.Rooms()
+	r := p.Scratch()
 	defer p.Return(r)
 	r.packed = p.encoder.EncodeAll(b, r.packed[:0])
 	return bytes.Clone(r.packed)
 }
 
-// unpack returns what was packed, in room; nil where that cannot be.
-func (p *Packer) unpack(b, room []byte) []byte {
-	out, err := p.decoder.DecodeAll(b, room[:0])
+// unpack returns what was packed, in a scratch buffer; nil where b is damaged.
+func (p *Packer) unpack(b, scratch []byte) []byte {
+	out, err := p.decoder.DecodeAll(b, scratch[:0])
 	if err != nil {
 		return nil
 	}
 	return out
 }
 
-// Rooms returns some that are to be returned.
-func (p *Packer) Rooms() *Rooms {
-	r, _ := p.rooms.Get().(*Rooms)
+// Scratch returns buffers. The caller gives them back with Return.
+func (p *Packer) Scratch() *Scratch {
+	r, _ := p.scratch.Get().(*Scratch)
 	return r
 }
 
-// Return takes rooms back.
-func (p *Packer) Return(r *Rooms) { p.rooms.Put(r) }
+// Return takes buffers back.
+func (p *Packer) Return(r *Scratch) { p.scratch.Put(r) }

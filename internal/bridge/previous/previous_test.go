@@ -81,7 +81,7 @@ func TestCache_keeps_what_was_put_last_as_far_as_there_is_room(t *testing.T) {
 			}
 			recent = left
 		}
-		forgot := false
+		evicted := false
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				p := place{rapid.IntRange(0, 2).Draw(t, "stream"), fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "key"))}
@@ -99,7 +99,7 @@ func TestCache_keeps_what_was_put_last_as_far_as_there_is_room(t *testing.T) {
 				for sum > r.limit {
 					sum -= sizes[recent[0]]
 					delete(sizes, recent[0])
-					recent, forgot = recent[1:], true
+					recent, evicted = recent[1:], true
 				}
 			},
 			"drop": func(t *rapid.T) {
@@ -130,7 +130,7 @@ func TestCache_keeps_what_was_put_last_as_far_as_there_is_room(t *testing.T) {
 					require.Zero(t, objects)
 				}
 				require.Equal(t, kept, r.kept)
-				require.Equal(t, forgot, full == 1)
+				require.Equal(t, evicted, full == 1)
 			},
 		})
 	})
