@@ -168,7 +168,7 @@ func (s *stream) agrees(key string, exists *source.Ident, written int64, positio
 	defer s.mu.Unlock()
 	row, ok := s.known(key)
 	switch {
-	case s.isRefused(key) && ledger.Numeric(position) != 0 || ok && ledger.After(row.ResourceVersion, position):
+	case s.refused.Has(key) && ledger.Numeric(position) != 0 || ok && ledger.After(row.ResourceVersion, position):
 		return true
 	case exists == nil:
 		return !ok || row.Deleted

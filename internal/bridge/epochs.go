@@ -100,10 +100,7 @@ func (s *stream) adopt() {
 	s.epoch = s.saved.Epoch
 	s.since.Store(s.saved.Since)
 	s.ledger.DropTombstones() // a watch of this epoch shows nothing of what they are for
-	s.saved.Refused = ledger.WithoutVersions(s.saved.Refused)
-	for _, t := range s.refused.tries {
-		t.version = ""
-	}
+	s.refused.ForgetVersions()
 	s.mismatch, s.held, s.distrusted = nil, "", false
 	s.listsNow()
 }

@@ -274,7 +274,7 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 func (s *stream) unrepaired() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lacks := len(s.refused.tries) > 0 || s.untold
+	lacks := s.refused.Len() > 0 || s.untold
 	if lacks && s.saved.Owes.List == sequence.Repair {
 		s.saved.ResyncDue = true
 	}
@@ -382,7 +382,7 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 		ledger.After(position, s.complete.Version)) {
 		s.endOwed() // a commit has both, or a dead process would leave a list that is not owed
 	}
-	if position != "" && !ledger.After(s.saved.Replay.To, position) && !s.ledger.Behind(s.isRefused) {
+	if position != "" && !ledger.After(s.saved.Replay.To, position) && !s.ledger.Behind(s.refused.Has) {
 		s.saved.Replay = checkpoint.Replay{}
 	}
 	s.saved.Floors = above(s.saved.Floors, ledger.Numeric(position))

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -41,7 +42,7 @@ func resumesAt(t *testing.T, log sink.Sink, store checkpoint.Store, spec *Stream
 func TestRepair_notices_a_loss_behind_what_is_refused(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	r, s := saved(t, log, store)
-	r.refusals.Store(maxRefused)
+	r.refusals.Store(refused.Most)
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.Subject, ".stuck") } })
 	send(t, s, source.Added, "stuck", "u9", "11", source.ReasonWatch)
 	must.Happen(t, "the refusal", func() bool { return r.broker.Problem(nil) != nil })

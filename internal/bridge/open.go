@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -92,7 +93,7 @@ func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(),
 	}
 	s.savedAt.Store(&saved.Position)
-	s.refused = newRefusals(&p.refusals, saved.Refused)
+	s.refused = refused.New(&p.refusals, &s.saved.Refused)
 	s.saved.Kind, s.saved.Namespaced = at.Kind, at.Namespaced
 	s.saved.ResyncDue = saved.ResyncDue || !stored && p.resyncNew && !spec.SkipSnapshot
 	s.encoder = spec.Encoder(at)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -40,7 +41,7 @@ func (p *session) refused(o *object, err error) {
 		})
 		if p.cfg.StopOnReject {
 			p.fail(&RejectedError{Stream: s.name, Object: o.key, ResourceVersion: a.delta.ResourceVersion, err: err})
-			p.again(o, refusedDelay)
+			p.again(o, refused.FirstDelay)
 			return
 		}
 		a.rejected = err
@@ -59,7 +60,7 @@ func (p *session) refused(o *object, err error) {
 		p.makeRoom(a)
 	}
 	p.yield(a, 0)
-	p.again(o, refusedDelay)
+	p.again(o, refused.FirstDelay)
 }
 
 // block takes note that the broker takes nothing of an attempt's object.

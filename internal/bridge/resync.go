@@ -236,7 +236,7 @@ func (s *stream) coming(listed *kube.Item, epoch uint64) uint64 {
 	// What has happened since explains the difference.
 	ahead := max(row.Version, order.Position) > ledger.Numeric(listed.At)
 	object := objectOf(listed.UID, version, listed.Bytes(), last)
-	_, object.Pending = s.refused.tries[listed.Key()]
+	object.Pending = s.refused.Has(listed.Key())
 	if !ahead && s.epoch == epoch && s.steady() && order.Listed(object, last) != "" {
 		s.revoke(&source.Change{Ident: listed.Ident}, strconv.FormatUint(max(row.Version, order.Position), 10))
 	}

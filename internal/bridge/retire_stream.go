@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -45,7 +46,7 @@ func (p *session) drop(s *stream) {
 	if s.olds != nil {
 		s.olds.Close()
 	}
-	p.refusals.Add(-int64(len(s.refused.tries)))
+	s.refused.Close()
 	s.metrics.Drop()
 	p.incidents.Forget(s.name)
 }
@@ -126,7 +127,7 @@ func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf,
 		return err
 	}
 	for s.lacks() { // the stream is not read, and does not try them again itself
-		if err := pause.For(asked, refusedDelay); err != nil {
+		if err := pause.For(asked, refused.FirstDelay); err != nil {
 			if err := p.save(ctx); err != nil {
 				return err
 			}
@@ -168,7 +169,7 @@ func (s *stream) deleteAll(reason reasonOf) (n int) {
 		s.enqueue(key, d)
 		n++
 	}
-	s.acceptEnded()
+	s.refused.RemoveIf(func(key string) bool { return s.pending[key] == nil }) // nothing of them is on its way
 	return n
 }
 

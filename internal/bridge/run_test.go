@@ -23,6 +23,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -212,7 +213,7 @@ func TestRun_ends_at_once_while_the_API_server_is_away(t *testing.T) {
 
 func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t *testing.T) {
 	log, r, s := startNew(t, nil)
-	r.refusals.Store(maxRefused)
+	r.refusals.Store(refused.Most)
 	log.refuse = func(*sink.Message) bool { return true }
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	must.Happen(t, "the refusal", func() bool { return r.broker.Problem(nil) != nil })

@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -125,7 +126,7 @@ func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to, memory: newMemory(), offsets: delivery.NewOffsets(),
 		failure: make(chan error, 1), met: make(chan struct{}),
-		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: maxRefusedDelay,
+		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: refused.LastDelay,
 		saying:       rate.Sometimes{Interval: health.UnreadyAfter},
 		sayingWriter: rate.Sometimes{Interval: health.UnreadyAfter},
 		began:        time.Now(), incidents: &health.Incidents{}, epochs: &ledger.Epochs{},

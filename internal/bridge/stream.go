@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -77,7 +78,7 @@ type stream struct {
 	distrusted bool
 	// left are the namespaces of what was to be deleted when the stream began to retire; nil if it does not.
 	left      map[string]struct{}
-	refused   refusals
+	refused   *refused.Objects
 	resync    resyncs
 	incidents *health.StreamIncidents
 	rate      health.Rate
@@ -145,8 +146,8 @@ func (s *stream) Deliver(c source.Change) {
 		s.ledger.Seen(key)
 		c.Reason = s.listing
 	}
-	if t := s.refused.tries[key]; t != nil && !listed {
-		t.version = c.ResourceVersion
+	if !listed {
+		s.refused.Shown(key, c.ResourceVersion)
 	}
 	s.compare(&c, last, listed)
 	if s.leaves(&c, last) {
@@ -159,7 +160,7 @@ func (s *stream) Deliver(c source.Change) {
 		return
 	}
 	d := delta{Change: c, silent: s.spec.SkipSnapshot && s.begins(&c, exists)}
-	if !listed && s.counted(key, c.ResourceVersion) {
+	if !listed && s.refused.Counted(key, c.ResourceVersion) {
 		d.counted = 1
 	}
 	s.enqueue(key, d)
@@ -186,7 +187,7 @@ func (s *stream) compare(c *source.Change, last *sequence.Row, listed bool) {
 		return
 	}
 	object := objectOf(c.UID, c.Version, c.Body.Bytes(), last)
-	_, object.Pending = s.refused.tries[c.Key()]
+	object.Pending = s.refused.Has(c.Key())
 	if order := s.order(); order.Listed(object, last) == "" {
 		return
 	}
@@ -445,7 +446,7 @@ func (s *stream) knownIdents(yield func(id source.Ident, current bool) bool) {
 	tell := func(key string) bool {
 		s.mu.Lock()
 		row, exists := s.known(key)
-		lacks := s.isRefused(key)
+		lacks := s.refused.Has(key)
 		s.mu.Unlock()
 		return !exists || row.Deleted || yield(ident(key, &row), !lacks)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -22,8 +23,6 @@ const (
 	patientConflicts = 3
 	conflictDelay    = time.Second
 	startDelay       = 50 * time.Millisecond
-	// refusedDelay is how long an event waits whose rejection is refused too.
-	refusedDelay = 10 * time.Second
 	// unkeptDelay is how long an event waits whose data could not be stored.
 	unkeptDelay = time.Second
 )
@@ -150,7 +149,7 @@ func (p *session) prepare(ctx context.Context, o *object, row checkpoint.Row) bo
 		return true
 	case p.cfg.StopOnReject:
 		p.fail(&RejectedError{Stream: s.name, Object: o.key, ResourceVersion: a.delta.ResourceVersion, err: err})
-		p.again(o, refusedDelay)
+		p.again(o, refused.FirstDelay)
 		return false
 	}
 	// Not a JSON object: the API server never sends that, and no retry would cure it.
@@ -309,9 +308,9 @@ func (p *session) finish(o *object, place *checkpoint.Row, r sink.Receipt) {
 	switch {
 	case a.delta.precedes: // the log lacks what follows
 	case a.delta.counted > 0:
-		s.uncount(o.key, a.delta.counted)
+		s.refused.Uncount(o.key, a.delta.counted)
 	case place != nil:
-		s.accept(o.key)
+		s.refused.Remove(o.key)
 	}
 	p.landed(&a, r) // after the ledger, before the position
 	s.drop(&a.delta.Change)
@@ -353,7 +352,7 @@ func (p *session) conflicted(o *object, conflict *sink.ConflictError) {
 		own := err == nil && state.Pipeline == p.name // another one's says nothing of this pipeline's objects
 		if own && p.term != nil && state.WriterTerm > *p.term && p.cfg.Term != nil {
 			p.fail(&overtakenError{object: o.key, term: state.WriterTerm, own: *p.term})
-			p.again(o, refusedDelay)
+			p.again(o, refused.FirstDelay)
 			return
 		}
 		if own && state.Sequence != (sequence.Sequence{}) {
