@@ -14,9 +14,10 @@ import (
 const (
 	// Most is how many objects of a pipeline may be recorded at a time.
 	Most = 1000
-	// FirstDelay is between the refusal of an object and its next try, and LastDelay between two tries of one that has
-	// been refused for long.
-	FirstDelay, LastDelay = 10 * time.Second, 5 * time.Minute
+	// FirstDelay is between the refusal of an object and its next try.
+	FirstDelay = 10 * time.Second
+	// LastDelay is between two tries of an object that has been refused for long.
+	LastDelay = 5 * time.Minute
 	// unreadyDelay is between two looks at whether an object can be tried.
 	unreadyDelay = time.Second
 )
