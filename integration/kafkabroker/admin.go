@@ -65,10 +65,14 @@ func (c *Cluster) CreateTopic(
 			unanswered = true
 			return err
 		}
-		if err := res.Errors[name]; !unanswered || !errors.Is(err, kafka.TopicAlreadyExists) {
+		switch err := res.Errors[name]; {
+		case unanswered && errors.Is(err, kafka.TopicAlreadyExists):
+			return nil // it was created by the attempt without an answer
+		case replication <= c.cfg.Brokers && errors.Is(err, kafka.InvalidReplicationFactor):
+			return fmt.Errorf("a broker is fenced: %v", err) //nolint:errorlint // it passes: a heartbeat was late
+		default:
 			return err
 		}
-		return nil // it was created by the attempt without an answer
 	})
 	if err != nil {
 		return err
