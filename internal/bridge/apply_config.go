@@ -74,6 +74,7 @@ func (p *Pipeline) SetBuffer(limit int64) {
 	p.buffer = limit
 	if s := p.current.Load(); s != nil {
 		s.budget.SetLimit(limit)
+		s.trimCache()
 	}
 }
 

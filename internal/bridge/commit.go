@@ -33,6 +33,7 @@ func (p *session) commits(ctx context.Context) error {
 			p.lookAtEnd(ctx)
 		}
 		p.sample(time.Now())
+		p.trimCache()
 		select {
 		case <-p.met:
 		default:

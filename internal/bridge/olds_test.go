@@ -155,6 +155,34 @@ func TestOlds_for_which_there_is_no_room_are_evicted(t *testing.T) {
 	assert.True(t, objects > 5 && objects < 15, "of %v objects something is kept", objects)
 }
 
+// The buffer becomes smaller, and nothing changes of the objects whose states it has.
+func TestOlds_are_evicted_when_the_buffer_becomes_smaller(t *testing.T) {
+	_, r, s := startNew(t, &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
+	for i := range 100 {
+		send(t, s, source.Added, "o"+strconv.Itoa(i), "u", strconv.Itoa(i+1), source.ReasonWatch)
+	}
+	r.settle()
+	p := &Pipeline{}
+	p.current.Store(r.session)
+	p.SetBuffer(16 << 10)
+	assert.LessOrEqual(t, r.budget.Bytes(), r.budget.Limit()/4)
+	objects, _ := s.olds.Total()
+	assert.Positive(t, objects)
+}
+
+// What a restart reads of the states of one stream does not come on top of what another stream has read.
+func TestOlds_of_a_full_buffer_are_not_kept(t *testing.T) {
+	b := delivery.NewBudget(1 << 20)
+	k := previous.NewCache(b, func() {}).Objects(true, false)
+	require.NoError(t, b.Acquire(t.Context(), 1<<20-1<<10, false))
+	for i := range 100 {
+		k.Put(strconv.Itoa(i), previous.State{UID: "u", Data: make([]byte, 100)})
+	}
+	assert.LessOrEqual(t, b.Bytes(), b.Limit())
+	objects, _ := k.Total()
+	assert.Positive(t, objects)
+}
+
 // BenchmarkEncodeFrom is all that an update of a Pod costs that is made from the one before: what the log has is
 // decompressed, compared with the new state, and that is compressed in turn.
 func BenchmarkEncodeFrom(b *testing.B) {

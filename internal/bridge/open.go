@@ -66,17 +66,24 @@ func (p *session) previous(spec *StreamSpec) *previous.Objects {
 	if !data && !objects {
 		return nil
 	}
-	if p.cache == nil {
-		p.cache = previous.NewCache(p.budget, p.sayFull)
+	if p.cache.Load() == nil {
+		p.cache.Store(previous.NewCache(p.budget, p.sayFull))
 	}
-	return p.cache.Objects(data, objects)
+	return p.cache.Load().Objects(data, objects)
+}
+
+// trimCache evicts previous states where the buffer has become smaller, or deleted objects leave less of it.
+func (p *session) trimCache() {
+	if c := p.cache.Load(); c != nil {
+		c.Trim()
+	}
 }
 
 // sayFull logs that previous states are evicted.
 func (p *session) sayFull() {
-	p.log.Info("the previous states of all objects do not fit into a quarter of the buffer: the next update of an "+
-		"object whose state was evicted is published whole, and filters that need the state publish it; a larger "+
-		"buffer.maxBytes keeps more",
+	p.log.Info("the previous states of all objects do not fit into the buffer, of which they may take a quarter: the "+
+		"next update of an object whose state was evicted is published whole, and filters that need the state publish it; "+
+		"a larger buffer.maxBytes keeps more",
 		"maxBytes", p.budget.Limit())
 }
 

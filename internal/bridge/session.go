@@ -111,7 +111,7 @@ type session struct {
 	// asked are the specs that are read; nil: those of cfg.
 	asked []*StreamSpec
 	// cache is nil until a stream needs it.
-	cache *previous.Cache
+	cache atomic.Pointer[previous.Cache]
 	// selected counts the streams that the last plan has of each spec.
 	selected map[*StreamSpec]int
 	// unbegun are the specs of which something is not open yet that was there at the start.

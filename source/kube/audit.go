@@ -23,7 +23,7 @@ func Audit(ctx context.Context, c *Client, s source.Stream, version string, f fu
 	if version == "" {
 		return errNoVersion
 	}
-	q := PageQuery{Limit: PageSize, Exact: version, Identities: true}
+	q := PageQuery{Limit: PageSize, Exact: version, Identities: true, Prompt: true}
 	for {
 		meta, err := c.ReadPage(ctx, s, q, func(raw []byte) error {
 			id, err := source.ParseIdentity(raw, s.Namespaced)
@@ -35,7 +35,7 @@ func Audit(ctx context.Context, c *Client, s source.Stream, version string, f fu
 		if err != nil || meta.Continue == "" {
 			return err
 		}
-		q = PageQuery{Limit: PageSize, Token: meta.Continue, Identities: true}
+		q = PageQuery{Limit: PageSize, Token: meta.Continue, Identities: true, Prompt: true}
 	}
 }
 
@@ -63,7 +63,7 @@ func ObjectsAt(
 		return failed
 	}
 	giveUp := new(Patience)
-	for q := (PageQuery{Limit: PageSize, Exact: version}); ; {
+	for q := (PageQuery{Limit: PageSize, Exact: version, Prompt: true}); ; {
 		var retry Backoff
 		meta, err := c.ReadPage(ctx, s, q, take)
 		for err != nil {
@@ -78,7 +78,7 @@ func ObjectsAt(
 		if meta.Continue == "" {
 			return nil
 		}
-		q = PageQuery{Limit: PageSize, Token: meta.Continue}
+		q = PageQuery{Limit: PageSize, Token: meta.Continue, Prompt: true}
 	}
 }
 

@@ -197,6 +197,8 @@ type PageQuery struct {
 	Identities bool
 	// Placed says that who asks has a place already.
 	Placed bool
+	// Prompt says that whoever takes the objects waits for no pipeline.
+	Prompt bool
 }
 
 // listPage asks for one page.

@@ -57,7 +57,10 @@ func (c *Client) ReadPage(
 		return rawjson.ListMeta{}, fmt.Errorf("list %s: %w", s.Name(), err)
 	}
 	defer p.Leave()
-	return c.readPlaced(ctx, s, q, p.lend(item))
+	if !q.Prompt {
+		item = p.lend(item)
+	}
+	return c.readPlaced(ctx, s, q, item)
 }
 
 // readPlaced is ReadPage for who has a place.

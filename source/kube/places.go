@@ -18,6 +18,8 @@ const (
 	maxReads = 4
 	// slowRead is when one of them is slow, and blockedFor is how long one counts whose objects are not taken.
 	slowRead, blockedFor = time.Second, 100 * time.Millisecond
+	// waitTime is how long an object takes at least that waits for a pipeline. Less is what work takes.
+	waitTime = 20 * time.Millisecond
 )
 
 // places bound what an API server is asked for at a time, besides watches: maxReads of all resources, in the order in
@@ -35,7 +37,7 @@ type places struct {
 }
 
 // queue is of the reads of one resource; users are those who wait or have a place. Slow says that the last one was, and
-// hung that one had no answer in its time since something was fast, or since there was no user.
+// hung that one had no answer in its time, and none has had one since, while there were users.
 type queue struct {
 	free       *semaphore.Weighted
 	users      int
@@ -90,11 +92,16 @@ func (p *places) slow(q *queue) bool {
 	return q.slow
 }
 
-// setSlow notes whether a read was slow. After a fast one nothing hangs.
 func (p *places) setSlow(q *queue, slow bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	q.slow, q.hung = slow, slow && q.hung
+	q.slow = slow
+}
+
+func (p *places) setHung(q *queue, hung bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q.hung = hung
 }
 
 func (p *places) join(of schema.GroupResource) *queue {
@@ -142,10 +149,12 @@ func (p *Place) Time(most time.Duration) time.Duration {
 // Hang notes that there was no answer in that time.
 func (p *Place) Hang() {
 	p.slow.Stop()
-	p.places.mu.Lock()
-	defer p.places.mu.Unlock()
-	p.queue.slow, p.queue.hung = true, true
+	p.places.setSlow(p.queue, true)
+	p.places.setHung(p.queue, true)
 }
+
+// Answer notes that there was an answer in that time.
+func (p *Place) Answer() { p.places.setHung(p.queue, false) }
 
 // Leave gives the place back, if it was not given back before.
 func (p *Place) Leave() {
@@ -156,14 +165,16 @@ func (p *Place) Leave() {
 	p.leaveOwn()
 }
 
-// lend calls item, and gives the place back as soon as items were not taken for blockedFor, all in all.
+// lend calls item, and gives the place back as soon as items have waited for blockedFor, all in all.
 func (p *Place) lend(item func([]byte) error) func([]byte) error {
 	return func(raw []byte) error {
 		began := time.Now()
 		blocked := time.AfterFunc(blockedFor-p.blocked, p.Leave)
 		defer func() {
 			blocked.Stop()
-			p.blocked += time.Since(began)
+			if waited := time.Since(began); waited >= waitTime {
+				p.blocked += waited
+			}
 		}()
 		return item(raw)
 	}

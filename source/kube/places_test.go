@@ -116,16 +116,30 @@ func TestPlaces_of_what_hangs_are_left_after_a_second(t *testing.T) {
 	})
 }
 
-func TestPlaces_of_what_hung_and_is_fast_again_have_all_the_time(t *testing.T) {
+// A list that is fast says nothing of reads of single objects.
+func TestPlaces_of_what_hung_and_has_answered_have_all_the_time(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlaces()
 		held := taken(t, p, podsOf, 3)
 		held[0].Hang()
 		held[0].Leave()
-		assert.Equal(t, slowRead, held[1].Time(time.Minute))
 		held[1].Leave()
+		assert.Equal(t, slowRead, held[2].Time(time.Minute))
+		held[2].Answer()
 		assert.Equal(t, time.Minute, held[2].Time(time.Minute))
 		held[2].Leave()
+	})
+}
+
+// The work of a page takes longer on a machine that is busy.
+func TestPlaces_of_lists_that_are_taken_are_held(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlaces()
+		item := taken(t, p, podsOf, maxReads)[0].lend(func([]byte) error { return pause.For(t.Context(), waitTime/2) })
+		for range 30 {
+			require.NoError(t, item(nil))
+		}
+		refuses(t, p, podsOf, slowRead/2)
 	})
 }
 

@@ -91,6 +91,7 @@ func (w *wire) checkObjects(ctx context.Context, p *kube.Place, witnesses []witn
 		err := w.checkObject(timed, object)
 		switch {
 		case err == nil:
+			p.Answer()
 		case ctx.Err() != nil:
 			return err
 		case timed.Err() != nil:

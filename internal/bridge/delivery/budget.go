@@ -63,13 +63,21 @@ func (b *Budget) Gone() int64 {
 	return gone
 }
 
-// Keep holds so many bytes more of previous states. It returns false where that would be more than a quarter of what
-// deleted objects leave. From the first call on, that quarter is for nothing else: readers that wait for room do not
-// take it.
+// Keep holds so many bytes more of previous states; a negative number gives bytes back. It returns false where the
+// limit would be passed, or a quarter of what deleted objects leave.
 func (b *Budget) Keep(bytes int64) bool { return b.all.keep(bytes) }
 
-// Unkeep holds so many bytes less of previous states.
-func (b *Budget) Unkeep(bytes int64) { b.all.unkeep(bytes) }
+// CanKeep reports whether so many bytes of previous states could be held if no others were.
+func (b *Budget) CanKeep(bytes int64) bool {
+	fits, _ := b.all.keeps(bytes)
+	return fits
+}
+
+// KeepsTooMuch reports whether previous states take more than a quarter of what deleted objects leave now.
+func (b *Budget) KeepsTooMuch() bool {
+	_, over := b.all.keeps(0)
+	return over
+}
 
 // Hold has so many bytes more be held of objects that are gone, or fewer. It never waits. They become fewer as
 // positions move and are saved, for which something has to be read.

@@ -79,29 +79,34 @@ func TestBudget_what_is_held_of_deleted_objects_leaves_less_room(t *testing.T) {
 	}
 }
 
-// Previous states have a quarter of what deleted objects leave, and changes have the rest.
+// Previous states have a quarter of what deleted objects leave, as far as changes leave it.
 func TestBudget_holds_previous_states_within_the_limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1 << 20)
 		fits := func(size int) error { return b.Acquire(must.Within(t, time.Hour), size, false) }
 		require.True(t, b.Keep(1<<18))
 		require.False(t, b.Keep(1), "a quarter is kept")
+		require.False(t, b.CanKeep(1<<18+1))
+		require.True(t, b.CanKeep(1<<18))
 		require.NoError(t, fits(1<<19))
 		require.NoError(t, fits(1<<18))
 		assert.Equal(t, b.Limit(), b.Bytes())
 		require.Error(t, fits(1), "no room is left")
-		b.Unkeep(1 << 18)
-		require.Error(t, fits(1), "a quarter is set aside")
-		require.True(t, b.Keep(1<<18))
+		require.True(t, b.Keep(-1<<10))
+		require.NoError(t, fits(1<<10), "who waits goes on when less is kept")
+		require.False(t, b.Keep(1), "changes have taken the room")
+		require.False(t, b.CanKeep(1<<18))
 		b.Release(1<<19, false)
 		b.Release(1<<18, false)
+		require.False(t, b.KeepsTooMuch())
 		b.Hold(1 << 19)
 		require.False(t, b.Keep(1), "deleted objects leave half, and more than a quarter of that is kept")
-		b.Unkeep(1 << 17)
-		require.False(t, b.Keep(1))
-		b.Unkeep(1)
-		require.True(t, b.Keep(1))
-		assert.EqualValues(t, 1<<19+1<<17, b.Bytes())
+		require.True(t, b.KeepsTooMuch())
+		require.True(t, b.Keep(-(1<<17 - 1<<10)))
+		require.False(t, b.KeepsTooMuch())
+		b.SetLimit(1 << 19)
+		require.True(t, b.KeepsTooMuch(), "a quarter of nothing")
+		assert.EqualValues(t, 1<<19+1<<17+1<<10, b.Bytes())
 		assert.EqualValues(t, 1<<19, b.Gone())
 	})
 }

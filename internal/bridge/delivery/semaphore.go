@@ -13,10 +13,8 @@ import (
 type semaphore struct {
 	mu          sync.Mutex
 	limit, used int64
-	// gone is reserved for deleted objects, and kept for previous states. Keeps says that a quarter of the rest is set
-	// aside for these.
+	// gone is reserved for deleted objects, and kept for previous states.
 	gone, kept int64
-	keeps      bool
 	waiting    []*claim
 }
 
@@ -84,35 +82,29 @@ func (r *semaphore) reserve(bytes int64) {
 	r.admit()
 }
 
-// keep takes bytes of the quarter that is set aside, which it is from now on.
+// keep takes bytes of the share, if they are left; a negative number gives bytes back.
 func (r *semaphore) keep(bytes int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keeps = true
-	if r.kept+bytes > r.share() {
+	if bytes > 0 && (r.kept+bytes > r.share() || r.used+r.gone+r.kept+bytes > r.limit) {
 		return false
 	}
-	r.kept += bytes
-	return true
-}
-
-// unkeep gives back what was kept.
-func (r *semaphore) unkeep(bytes int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.kept -= bytes; r.kept < 0 {
+	if r.kept += bytes; r.kept < 0 {
 		panic("BUG: more bytes are given back than were kept")
 	}
 	r.admit()
+	return true
+}
+
+// keeps reports whether so many bytes could be kept if none were, and whether more are kept than the share.
+func (r *semaphore) keeps(bytes int64) (fits, over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return bytes <= r.share() && r.used+r.gone+bytes <= r.limit, r.kept > r.share()
 }
 
 // share is how many bytes may be kept; the caller holds mu.
-func (r *semaphore) share() int64 {
-	if !r.keeps {
-		return 0
-	}
-	return max(r.limit-r.gone, 0) / 4
-}
+func (r *semaphore) share() int64 { return max(r.limit-r.gone, 0) / 4 }
 
 // held returns how many bytes are held in all, and how many of them are reserved.
 func (r *semaphore) held() (all, reserved int64) {
@@ -129,9 +121,7 @@ func (r *semaphore) size() int64 {
 }
 
 // fits reports whether so many bytes may be taken; the caller holds mu.
-func (r *semaphore) fits(size int64) bool {
-	return r.used == 0 || r.used+r.gone+max(r.kept, r.share())+size <= r.limit
-}
+func (r *semaphore) fits(size int64) bool { return r.used == 0 || r.used+r.gone+r.kept+size <= r.limit }
 
 // admit lets in who waits, as far as it goes; the caller holds mu.
 func (r *semaphore) admit() {

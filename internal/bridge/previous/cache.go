@@ -9,10 +9,12 @@ import (
 
 // Budget bounds how many bytes are cached.
 type Budget interface {
-	// Keep takes bytes of the budget, or returns false where too few are left.
+	// Keep takes bytes of the budget, or returns false where too few are left. A negative number gives bytes back.
 	Keep(bytes int64) bool
-	// Unkeep gives bytes back.
-	Unkeep(bytes int64)
+	// CanKeep reports whether so many bytes could be kept if no others were.
+	CanKeep(bytes int64) bool
+	// KeepsTooMuch reports whether the budget has become smaller than what is kept.
+	KeepsTooMuch() bool
 }
 
 // Cache is the cache of one pipeline. When its budget is used up, it evicts the state that was put first, of whichever
@@ -53,26 +55,44 @@ func (c *Cache) Objects(data, objects bool) *Objects {
 	return &Objects{Cache: c, KeepsData: data, KeepsObjects: objects, of: map[string]*list.Element{}}
 }
 
-// put evicts others until the entry fits, and adds it. An entry that is larger than the budget is not added. The caller
-// holds mu.
-func (c *Cache) put(e *entry) (evicted bool) {
-	for !c.budget.Keep(e.size()) {
-		evicted = true
+// Trim evicts states while the budget is smaller than what is kept.
+func (c *Cache) Trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.budget.KeepsTooMuch() {
+		c.budget.Keep(-c.remove(c.recent.Back()))
+	}
+}
+
+// put adds an entry, in the place of another one if that is not nil. It evicts others until the entry fits. It returns
+// false where an entry had to go, or this one could not be added. The caller holds mu.
+func (c *Cache) put(e *entry, old *list.Element) (fits bool) {
+	freed := c.remove(old)
+	if !c.budget.CanKeep(e.size()) {
+		c.budget.Keep(-freed)
+		return false
+	}
+	// What is evicted is not given back in between: a reader that waits for room would take it.
+	for fits = true; !c.budget.Keep(e.size() - freed); fits = false {
 		oldest := c.recent.Back()
 		if oldest == nil {
-			return evicted
+			c.budget.Keep(-freed)
+			return false
 		}
-		c.remove(oldest)
+		freed += c.remove(oldest)
 	}
 	e.of.of[e.key] = c.recent.PushFront(e)
 	e.of.bytes += e.size()
-	return evicted
+	return fits
 }
 
-// remove removes an entry; the caller holds mu.
-func (c *Cache) remove(at *list.Element) {
+// remove removes an entry, if there is one, and returns how many bytes are to be given back. The caller holds mu.
+func (c *Cache) remove(at *list.Element) int64 {
+	if at == nil {
+		return 0
+	}
 	e := c.recent.Remove(at).(*entry) //nolint:forcetypeassert // nothing else is in the list
 	delete(e.of.of, e.key)
 	e.of.bytes -= e.size()
-	c.budget.Unkeep(e.size())
+	return e.size()
 }

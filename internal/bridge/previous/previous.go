@@ -47,29 +47,29 @@ func (k *Objects) Get(key string) State {
 	return State{}
 }
 
-// Put replaces the state of an object. It evicts others where the budget is used up.
+// Put replaces the state of an object. It evicts others where the budget is used up. A state without data and object
+// is removed.
 func (k *Objects) Put(key string, s State) {
-	if k.replace(key, s) {
+	if s.Data == nil && s.Object == nil {
+		k.Drop(key)
+		return
+	}
+	if !k.replace(key, s) {
 		k.once.Do(k.full)
 	}
 }
 
-func (k *Objects) replace(key string, s State) (evicted bool) {
+func (k *Objects) replace(key string, s State) (fits bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if at, ok := k.of[key]; ok {
-		k.remove(at)
-	}
-	return !k.closed && k.put(&entry{of: k, key: key, State: s})
+	return k.closed || k.put(&entry{of: k, key: key, State: s}, k.of[key])
 }
 
 // Drop removes the state of an object.
 func (k *Objects) Drop(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if at, ok := k.of[key]; ok {
-		k.remove(at)
-	}
+	k.budget.Keep(-k.remove(k.of[key]))
 }
 
 // Close removes the states of all objects. Put does nothing from then on.
@@ -78,7 +78,7 @@ func (k *Objects) Close() {
 	defer k.mu.Unlock()
 	k.closed = true
 	for _, at := range k.of {
-		k.remove(at)
+		k.budget.Keep(-k.remove(at))
 	}
 }
 

@@ -18,14 +18,15 @@ import (
 type room struct{ limit, kept int64 }
 
 func (r *room) Keep(bytes int64) bool {
-	if r.kept+bytes > r.limit {
+	if bytes > 0 && r.kept+bytes > r.limit {
 		return false
 	}
 	r.kept += bytes
 	return true
 }
 
-func (r *room) Unkeep(bytes int64) { r.kept -= bytes }
+func (r *room) CanKeep(bytes int64) bool { return bytes <= r.limit }
+func (r *room) KeepsTooMuch() bool       { return r.kept > r.limit }
 
 func TestObjects_are_known_only_of_what_the_row_says(t *testing.T) {
 	k := NewCache(&room{limit: 1 << 20}, func() {}).Objects(true, true)
@@ -82,25 +83,44 @@ func TestCache_keeps_what_was_put_last_as_far_as_there_is_room(t *testing.T) {
 			recent = left
 		}
 		evicted := false
+		trim := func() {
+			sum := int64(0)
+			for _, size := range sizes {
+				sum += size
+			}
+			for sum > r.limit {
+				sum -= sizes[recent[0]]
+				delete(sizes, recent[0])
+				recent, evicted = recent[1:], true
+			}
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				p := place{rapid.IntRange(0, 2).Draw(t, "stream"), fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "key"))}
 				n := rapid.SampledFrom([]int{0, 1, 300, 1000, 5000}).Draw(t, "bytes")
-				streams[p.stream].Put(p.key, State{UID: "u", Data: make([]byte, n)})
+				s := State{UID: "u"}
+				if n > 0 {
+					s.Data = make([]byte, n)
+				}
+				streams[p.stream].Put(p.key, s)
 				drop(func(o place) bool { return o == p })
-				if closed[p.stream] {
+				size := int64(n + len(p.key) + entryOverhead)
+				if closed[p.stream] || n == 0 {
 					return
 				}
-				recent, sizes[p] = append(recent, p), int64(n+len(p.key)+entryOverhead)
-				sum := int64(0)
-				for _, size := range sizes {
-					sum += size
+				if size > r.limit { // nothing is evicted for it
+					evicted = true
+					return
 				}
-				for sum > r.limit {
-					sum -= sizes[recent[0]]
-					delete(sizes, recent[0])
-					recent, evicted = recent[1:], true
-				}
+				recent, sizes[p] = append(recent, p), size
+				trim()
+			},
+			"limit": func(t *rapid.T) {
+				r.limit = rapid.SampledFrom([]int64{500, 2000, 4000}).Draw(t, "limit")
+				was := evicted
+				trim()
+				evicted = was // it is said once that a state does not fit
+				c.Trim()
 			},
 			"drop": func(t *rapid.T) {
 				p := place{rapid.IntRange(0, 2).Draw(t, "stream"), fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "key"))}
