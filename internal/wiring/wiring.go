@@ -47,7 +47,7 @@ func (w *Wiring) Sink(
 	}
 	if c.Sink.Embedded != nil {
 		n := streamConfig(js, subject)
-		n.Client.InProcess = server
+		n.Client.InProcess, n.Broken = server, server.Err
 		return nats.New(n, w.Log)
 	}
 	n, err := NATSSink(c.Sink.NATS, subject)

@@ -24,6 +24,9 @@ type Config struct {
 	// Domain is the JetStream domain, usually empty.
 	Domain string
 
+	// Broken returns why the server stores no messages, or nil. It may be nil where only the server's answers tell.
+	Broken func() error
+
 	// Window is how many messages may be unacknowledged, at most 65536 (default 512).
 	Window int
 	// AckTimeout is how long an answer of the broker is waited for (default 5 s).

@@ -246,14 +246,13 @@ func (s *Sink) orEnded(ctx context.Context, err error) error {
 func (s *Sink) tick(ctx context.Context) {
 	t := time.NewTicker(max(s.cfg.AckTimeout/ticks, time.Millisecond))
 	defer t.Stop()
-	late := fmt.Errorf("no acknowledgement within %v", s.cfg.AckTimeout)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		now := s.clock.Add(1)
+		now, late := s.clock.Add(1), s.late()
 		n := s.failWhere(func(_ *sink.Message, then uint32) error {
 			if now-then <= ticks {
 				return nil
@@ -265,4 +264,14 @@ func (s *Sink) tick(ctx context.Context) {
 			s.look() // a stream that was told not to acknowledge is silent too
 		}
 	}
+}
+
+// late is the error of a message that was not acknowledged in time.
+func (s *Sink) late() error {
+	if s.cfg.Broken != nil {
+		if err := s.cfg.Broken(); err != nil {
+			return fmt.Errorf("no acknowledgement within %v: %w", s.cfg.AckTimeout, err)
+		}
+	}
+	return fmt.Errorf("no acknowledgement within %v", s.cfg.AckTimeout)
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -35,7 +36,7 @@ type Config struct {
 	StoreDir string
 	// StoreKey is what the configuration calls StoreDir; errors name it.
 	StoreKey string
-	// MaxBytes bounds what the streams take on the disk (0: three quarters of what is free).
+	// MaxBytes bounds what the streams take on the disk (0: three quarters of what is free or theirs).
 	MaxBytes int64
 	// SyncInterval is how often streams are flushed to the disk (default 10 s). What was acknowledged since the last
 	// time survives the end of the process, but not of the machine.
@@ -61,8 +62,12 @@ type Server struct {
 	ready chan struct{}
 	once  sync.Once
 
+	// limit is that of the next server; 0 has it compute three quarters. It is Run's own.
+	limit int64
+
 	mu  sync.Mutex
 	srv *server.Server // nil while nobody can connect
+	err error
 }
 
 // New checks cfg. A nil logger means none.
@@ -93,15 +98,15 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 	if cfg.StoreDir == "" {
 		return nil, errors.New("embedded server: no directory to keep its messages in")
 	}
-	s := &Server{cfg: cfg, log: log, host: host, port: int(n), ready: make(chan struct{})}
+	s := &Server{cfg: cfg, log: log, host: host, port: int(n), ready: make(chan struct{}), limit: cfg.MaxBytes}
 	if s.port == 0 {
 		s.port = server.RANDOM_PORT
 	}
 	return s, nil
 }
 
-// Run serves until ctx ends, and returns nil once the store is closed. If the disk was full and has room again, Run
-// closes all connections and serves again, with a try every second. The error says why there is no server; a port that
+// Run serves until ctx ends, and returns nil once the store is closed. If the disk was full and has room again, also
+// since before the start, Run closes all connections and serves again, with a try every second. The error says why there is no server; a port that
 // is in use is named together with the configuration key, and so is a directory that cannot be written. Run is called
 // once.
 func (s *Server) Run(ctx context.Context) error {
@@ -116,7 +121,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	for pause.For(ctx, lookInterval) == nil {
-		s.log.Warn("the embedded NATS server could not write, and there is room now: it starts again", "storeDir",
+		s.setErr(nil)
+		s.log.Warn("the embedded NATS server could not store, and there is room now: it starts again", "storeDir",
 			s.cfg.StoreDir)
 		if err := s.serve(ctx); err != nil {
 			s.log.Error("the embedded NATS server does not start again; the next try is in a second", "err", err)
@@ -150,7 +156,9 @@ func (s *Server) serve(ctx context.Context) error {
 		case err := <-logger.fatal:
 			return fmt.Errorf("embedded server: %w", err)
 		case <-look.C:
-			if !stores(srv) && s.hasRoom() {
+			err := stores(srv)
+			s.setErr(err)
+			if err != nil && s.hasRoom() || s.outgrown(srv) {
 				return nil
 			}
 		}
@@ -169,16 +177,49 @@ func (s *Server) serving(srv *server.Server) {
 		s.port = at.Port // the next one has the same
 	}
 	// The next one must not take three quarters of what is free then: that may be less than there is already.
-	if limits := srv.JetStreamConfig(); s.cfg.MaxBytes == 0 && limits != nil {
-		s.cfg.MaxBytes = limits.MaxStore
+	if limits := srv.JetStreamConfig(); limits != nil {
+		s.limit = max(s.limit, limits.MaxStore)
 	}
 	s.once.Do(func() { close(s.ready) })
 }
 
-// stores reports whether a server stores messages. One that could not write to a stream once stores nothing in it until
-// it is started again, whatever room there is.
-func stores(srv *server.Server) bool {
-	return !strings.Contains(srv.Healthz(nil).Error, "write error:")
+// stores returns why a server stores no messages, or nil. One that could not write to a stream once stores nothing in
+// it until it is started again, whatever room there is. It does not answer who publishes to that.
+func stores(srv *server.Server) error {
+	if text := srv.Healthz(nil).Error; strings.Contains(text, "write error:") {
+		return fmt.Errorf("the embedded server cannot write: %s", text)
+	}
+	return nil
+}
+
+func (s *Server) setErr(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// Err returns why the server stores no messages, or nil. It is at most a second old.
+func (s *Server) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// outgrown reports whether a server refuses messages because of a limit that is less than three quarters of what is
+// free or its own now: it was started when others had filled the disk.
+func (s *Server) outgrown(srv *server.Server) bool {
+	limits := srv.JetStreamConfig()
+	usage, err := srv.Jsz(nil)
+	if s.cfg.MaxBytes != 0 || limits == nil || err != nil {
+		return false
+	}
+	used := int64(min(usage.Store, math.MaxInt64)) //nolint:gosec // it is no more than that
+	left, ok := free(s.cfg.StoreDir)
+	if now := (left + used) / 4 * 3; ok && used+room > limits.MaxStore && now >= max(limits.MaxStore, used)+room {
+		s.limit = now
+		return true
+	}
+	return false
 }
 
 // hasRoom reports whether as much as a few large messages can be written.
@@ -229,7 +270,7 @@ func (s *Server) options() *server.Options {
 		NoSigs:            true,
 		JetStream:         true,
 		StoreDir:          s.cfg.StoreDir,
-		JetStreamMaxStore: s.cfg.MaxBytes,
+		JetStreamMaxStore: s.limit,
 		SyncInterval:      s.cfg.SyncInterval,
 	}
 }

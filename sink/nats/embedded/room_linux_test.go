@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	gonats "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -46,7 +48,7 @@ func TestServer_stores_again_when_somebody_has_made_room(t *testing.T) {
 	s, end := runTo(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}, io.Discard)
 	url := s.ClientURL()
 	to := must.Get(nats.New(nats.Config{
-		Client: natsclient.Config{InProcess: s}, Stream: "KUBERNETES",
+		Client: natsclient.Config{InProcess: s}, Stream: "KUBERNETES", Broken: s.Err,
 		Subjects: []string{"k8s.>"},
 	}, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -70,10 +72,14 @@ func TestServer_stores_again_when_somebody_has_made_room(t *testing.T) {
 		_ = os.WriteFile(steps[i], make([]byte, size), 0o600) // the second one takes what is left
 	}
 	must.Happen(t, "a full disk", func() bool { return publish(512<<10) != nil })
+	must.Happen(t, "the reason", func() bool { return s.Err() != nil })
+	assert.ErrorContains(t, s.Err(), "no space left")
+	assert.ErrorContains(t, publish(512<<10), "no space left", "who publishes is told")
 	for _, step := range steps {
 		require.NoError(t, os.Remove(step))
 		must.Succeed(t, "room", func() error { return publish(1000) })
 	}
+	require.NoError(t, s.Err())
 	assert.Equal(t, url, s.ClientURL(), "clients find it where it was")
 	cancel()
 	assert.NoError(t, <-ended)
@@ -90,5 +96,40 @@ func TestServer_goes_on_with_a_stream_that_cannot_be_recovered(t *testing.T) {
 	_, err := io.Copy(io.Discard, conn)
 	assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "the connection ends")
 	require.NoError(t, conn.Close())
+	require.NoError(t, end())
+}
+
+// Others have filled the disk when the server starts. Three quarters of what is free or its own are less than it has.
+func TestServer_that_was_started_with_a_full_disk_stores_when_somebody_has_made_room(t *testing.T) {
+	dir := smallDisk(t, "64m")
+	cfg := embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}
+	publish := func(s *embedded.Server, size int) error {
+		nc, err := gonats.Connect(s.ClientURL())
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		js := must.Get(jetstream.New(nc))(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
+			return err
+		}
+		data := make([]byte, size)
+		_, _ = rand.Read(data)
+		_, err = js.Publish(ctx, "s", data)
+		return err
+	}
+	s, end := runTo(t, cfg, io.Discard)
+	for range 60 {
+		require.NoError(t, publish(s, 512<<10))
+	}
+	require.NoError(t, end())
+	filler := filepath.Join(dir, "filler")
+	_ = os.WriteFile(filler, make([]byte, 64<<20), 0o600) // what is left
+	s, end = runTo(t, cfg, io.Discard)
+	require.Error(t, publish(s, 512<<10), "the disk is full")
+	require.NoError(t, os.Remove(filler))
+	must.Succeed(t, "room", func() error { return publish(s, 512<<10) })
 	require.NoError(t, end())
 }
