@@ -106,9 +106,9 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 }
 
 // Run serves until ctx ends, and returns nil once the store is closed. If the disk was full and has room again, also
-// since before the start, Run closes all connections and serves again, with a try every second. The error says why there is no server; a port that
-// is in use is named together with the configuration key, and so is a directory that cannot be written. Run is called
-// once.
+// since before the start, Run closes all connections and serves again, with a try every second. The error says why
+// there is no server; a port that is in use is named together with the configuration key, and so is a directory that
+// cannot be written. Run is called once.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.probe(ctx); err != nil {
 		return err
