@@ -9,12 +9,15 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/segmentio/kafka-go"
+	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
@@ -197,5 +200,14 @@ func (a around) Run() int {
 		_, _ = os.Stderr.WriteString("close Kafka: " + err.Error() + "\n") // there is no test left to fail but all of them
 		return max(code, 1)
 	}
+	awaitDials()
 	return code
+}
+
+// awaitDials waits until connections have ended that kafka-go was making when their client was closed: nothing else
+// tells of them, and on a busy machine that takes seconds.
+func awaitDials() {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && goleak.Find() != nil; {
+		runtime.Gosched() // Find waits between its looks
+	}
 }
