@@ -21,16 +21,10 @@ type Ledger struct {
 	mu   sync.Mutex
 	rows map[string]*line
 	live int
-	// gone are the tombstones that a position can drop. Held is about how many bytes they take, and keys in removed and
-	// those, of taken bytes, that the last Take returned; hold is told each change of it, and is nil if nothing is
-	// counted any more.
-	gone        tombstones
-	held, taken int64
-	hold        func(bytes int64)
-	// dirty are the lines that changed since the last Take, and removed the keys whose lines were removed, some of
-	// which may be back.
-	dirty   []*line
-	removed map[string]struct{}
+	// gone are the tombstones that a position can drop. Weight is that of them, and of what is uncommitted.
+	gone    tombstones
+	weight  *weight
+	changed uncommitted
 	// listed are the keys of the list that is being read; nil if none is.
 	listed map[string]struct{}
 }
@@ -46,7 +40,11 @@ type line struct {
 // held of objects that do not exist any more: until [Ledger.Prune] and [Ledger.Committed], and not longer. It is called
 // with a lock of the ledger, before New returns too, and must not call the ledger.
 func New(rows map[string]checkpoint.Row, hold func(bytes int64)) *Ledger {
-	l := &Ledger{rows: make(map[string]*line, len(rows)), removed: map[string]struct{}{}, hold: hold}
+	w := &weight{tell: hold}
+	l := &Ledger{
+		rows: make(map[string]*line, len(rows)), weight: w,
+		changed: uncommitted{weight: w, removed: map[string]struct{}{}},
+	}
 	for key, row := range rows {
 		l.rows[key] = &line{Row: row, key: key}
 		l.count(key, &row)
@@ -61,7 +59,7 @@ func (l *Ledger) count(key string, row *checkpoint.Row) {
 		l.live++
 	case !row.Behind: // else the log is owed its end
 		l.gone.push(tombstone{key, row.Version})
-		l.weigh(tombstoneBytes + int64(len(key)))
+		l.weight.add(tombstoneBytes + int64(len(key)))
 	}
 }
 
@@ -89,55 +87,27 @@ func (l *Ledger) Put(key string, row checkpoint.Row) {
 	}
 	l.count(key, &row)
 	at.Row = row
-	l.touch(at)
-}
-
-// touch has a line taken; the caller holds mu.
-func (l *Ledger) touch(at *line) {
-	if !at.dirty {
-		at.dirty = true
-		l.dirty = append(l.dirty, at)
-	}
+	l.changed.touch(at)
 }
 
 // remove removes a line; the caller holds mu.
 func (l *Ledger) remove(key string) {
 	delete(l.rows, key)
-	l.drop(key)
-}
-
-// drop has a key dropped by the next Take; the caller holds mu.
-func (l *Ledger) drop(key string) {
-	if _, known := l.removed[key]; !known {
-		l.removed[key] = struct{}{}
-		l.weigh(removedBytes + int64(len(key)))
-	}
-}
-
-// About what is held of an object that is gone, without its key: while it has a row, and then.
-const tombstoneBytes, removedBytes = 300, 100
-
-// weigh counts what is held of objects that are gone; the caller holds mu.
-func (l *Ledger) weigh(bytes int64) {
-	if l.hold != nil {
-		l.held += bytes
-		l.hold(bytes)
-	}
+	l.changed.drop(key)
 }
 
 // Held returns how many bytes hold was told of, all in all.
 func (l *Ledger) Held() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.held
+	return l.weight.held
 }
 
 // Uncount gives back all that was counted, and counts nothing any more: nothing waits until the ledger holds less.
 func (l *Ledger) Uncount() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.weigh(-l.held)
-	l.hold = nil
+	l.weight.end()
 }
 
 // Prune drops the tombstones that position has passed: a watch that starts there does not show what they are for.
@@ -153,7 +123,7 @@ func (l *Ledger) Prune(position string) {
 	defer l.mu.Unlock()
 	for len(l.gone) > 0 && (!number || l.gone[0].version <= passed) {
 		t := l.gone.pop()
-		l.weigh(-tombstoneBytes - int64(len(t.key)))
+		l.weight.add(-tombstoneBytes - int64(len(t.key)))
 		// The object may have come back since, or gone once more.
 		if at, ok := l.rows[t.key]; ok && prunable(&at.Row) && at.Version == t.version {
 			l.remove(t.key)
@@ -172,7 +142,7 @@ func (l *Ledger) DropTombstones() {
 		}
 	}
 	for _, t := range l.gone {
-		l.weigh(-tombstoneBytes - int64(len(t.key)))
+		l.weight.add(-tombstoneBytes - int64(len(t.key)))
 	}
 	l.gone = nil
 }
@@ -329,42 +299,14 @@ func (l *Ledger) liveKeys() []string {
 func (l *Ledger) Take() (put map[string]checkpoint.Row, drop []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.dirty)+len(l.removed) == 0 {
-		return nil, nil
-	}
-	put = make(map[string]checkpoint.Row, len(l.dirty))
-	for _, at := range l.dirty {
-		at.dirty = false
-		if l.rows[at.key] == at {
-			put[at.key] = at.Row
-		}
-	}
-	for key := range l.removed {
-		bytes := removedBytes + int64(len(key))
-		if _, back := l.rows[key]; back {
-			l.weigh(-bytes)
-			continue
-		}
-		l.taken += bytes
-		drop = append(drop, key)
-	}
-	clear(l.dirty)
-	l.dirty = l.dirty[:0]
-	clear(l.removed)
-	return put, drop
+	return l.changed.take(l.rows)
 }
 
 // Committed says that what Take returned is committed.
 func (l *Ledger) Committed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.endTaken()
-}
-
-// endTaken counts what Take returned no longer; the caller holds mu.
-func (l *Ledger) endTaken() {
-	l.weigh(-l.taken)
-	l.taken = 0
+	l.changed.end()
 }
 
 // Untake gives back what Take returned: the next Take returns it again, in the state of that moment.
@@ -377,14 +319,14 @@ func (l *Ledger) Untake(put map[string]checkpoint.Row, drop []string) {
 	for _, key := range drop {
 		l.owe(key)
 	}
-	l.endTaken() // behind what is owed again, or something could be read in between
+	l.changed.end() // behind what is owed again, or something could be read in between
 }
 
 // owe has a key taken again; the caller holds mu.
 func (l *Ledger) owe(key string) {
 	if at, ok := l.rows[key]; ok {
-		l.touch(at)
+		l.changed.touch(at)
 	} else {
-		l.drop(key)
+		l.changed.drop(key)
 	}
 }
