@@ -133,12 +133,12 @@ func (r *reconciler) begun(in *inputs, plan []membership.Assignment, unknown map
 			delete(r.unbegun, spec)
 		}
 	}
-	r.resyncNew = r.resyncNew && (len(r.unbegun) > 0 || r.mayGrow())
+	r.resyncNew = r.resyncNew && (len(r.unbegun) > 0 || mayGrow(r.specs))
 }
 
-// mayGrow reports whether a stream of an entry may begin that was there before the checkpoint was lost.
-func (r *reconciler) mayGrow() bool {
-	return slices.ContainsFunc(r.specs, func(spec *StreamSpec) bool {
+// mayGrow reports whether a stream of one of the entries may begin that was there before the checkpoint was lost.
+func mayGrow(specs []*StreamSpec) bool {
+	return slices.ContainsFunc(specs, func(spec *StreamSpec) bool {
 		return spec.Wildcard != nil || spec.NamespaceSelector != nil
 	})
 }
