@@ -47,7 +47,7 @@ func (s *streamJudge) unaware(h int, told bool) bool {
 				if told {
 					to = histories[h-1].Last
 				}
-				if l.op != Deleted && !o.lives(h, l.UID, l.version, to) {
+				if l.op != Deleted && !o.lives(h, l.UID, l.version, to) && !s.forgotten(h, o, l) {
 					return false
 				}
 				break
@@ -55,6 +55,27 @@ func (s *streamJudge) unaware(h int, told bool) bool {
 		}
 	}
 	return true
+}
+
+// forgotten reports whether a history was compacted beyond an entry's version, and its object was gone by then. No read
+// at that version shows the restoration any more, and for a list the object was deleted.
+func (s *streamJudge) forgotten(h int, o *object, l *line) bool {
+	for _, c := range s.judge.truth.Compactions {
+		if c.History == h && c.Revision > l.version && !o.livesAt(h, l.UID, c.Revision) {
+			return true
+		}
+	}
+	return false
+}
+
+// livesAt reports whether an object of a uid exists in a history at a version.
+func (o *object) livesAt(history int, uid string, version uint64) (lives bool) {
+	for _, st := range o.truth {
+		if st.History == history && st.UID == uid && st.Version <= version {
+			lives = st.live()
+		}
+	}
+	return lives
 }
 
 // alike reports whether no stream that tells this one could notice that history h began: then an object that has in h

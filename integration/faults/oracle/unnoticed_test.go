@@ -221,3 +221,30 @@ func TestJudge_excuses_what_lies_below_a_position_of_the_former_history(t *testi
 		})
 	}
 }
+
+// Nothing shows a restoration of which etcd has forgotten the versions: the object that it undid looks deleted.
+func TestStreamJudge_is_unaware_of_a_restoration_that_etcd_has_forgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		truth      []string
+		compaction Compaction
+		want       bool
+	}{
+		"a read shows it":               {[]string{"added u1 9"}, Compaction{History: 1, Revision: 9}, false},
+		"etcd has forgotten it":         {[]string{"added u1 9"}, Compaction{History: 1, Revision: 10}, true},
+		"the former etcd has forgotten": {[]string{"added u1 9"}, Compaction{History: 0, Revision: 10}, false},
+		"a list shows an older version": {
+			[]string{"added u1 4", "updated u1 9", "h1 added u1 4"}, Compaction{History: 1, Revision: 10}, false,
+		},
+		"it was deleted before": {
+			[]string{"added u1 4", "updated u1 9", "h1 added u1 4", "h1 deleted u1 7"}, Compaction{History: 1, Revision: 10},
+			true,
+		},
+	} {
+		truth, log := script{truth: c.truth, bounds: restored, log: []string{"updated u1 9 watch"}}.build(t)
+		truth.Compactions = []Compaction{c.compaction}
+		l := &line{Entry: &log[0], op: Updated, numbers: numbers{version: 9}}
+		o := &object{truth: truth.Streams[plain]["x"], lines: []*line{l}}
+		s := &streamJudge{judge: &judge{truth: truth}, objects: map[string]*object{l.key(): o}}
+		assert.Equal(t, c.want, s.unaware(1, true), name)
+	}
+}
