@@ -67,7 +67,7 @@ func usualAnswer(stream string) []byte { return fmt.Appendf(nil, `{"stream":%q,`
 func (s *Sink) answered(msg *gonats.Msg) {
 	s.answering.Lock()
 	defer s.answering.Unlock()
-	i, gen, ok := s.window.parse(msg.Subject)
+	i, gen, ok := s.window.Parse(msg.Subject)
 	if !ok {
 		return
 	}
@@ -76,7 +76,7 @@ func (s *Sink) answered(msg *gonats.Msg) {
 	if !silent && err == nil && a.Error == nil && a.Stream != "" && a.Stream != s.cfg.Stream {
 		err = fmt.Errorf("stream %s answered instead of %s", a.Stream, s.cfg.Stream)
 	}
-	m, done, ok := s.window.take(i, gen, msg, nil)
+	m, done, ok := s.window.Take(i, gen, msg, nil)
 	if !ok {
 		return
 	}
@@ -115,7 +115,7 @@ func (s *Sink) finish(i int, m *sink.Message, done sink.Done, rc sink.Receipt, e
 	if err != nil {
 		err = fmt.Errorf("publish %s: %w", m.Subject, err)
 	}
-	s.window.release(i)
+	s.window.Release(i)
 	done(rc, err)
 }
 

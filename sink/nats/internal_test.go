@@ -68,22 +68,21 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 		seq uint64
 		err error
 	}
-	replies := map[string]bool{}
+	replies, inbox := map[string]bool{}, strings.TrimSuffix(s.window.Answers(), "*")
 	var before string
-	for n := range uint64(3 * batch) {
-		i := must.Get(s.window.acquire(t.Context()))(t)
+	for n := range uint64(48) {
+		i := must.Get(s.window.Acquire(t.Context()))(t)
 		var got []fate
 		m := &sink.Message{Subject: "k8s.a", ID: fmt.Sprint(n)}
-		gen, reply := s.window.put(i, m, func(rc sink.Receipt, err error) { got = append(got, fate{rc.Sequence, err}) }, 0)
-		_, _ = s.window.sent(i)
+		gen, reply := s.window.Put(i, m, func(rc sink.Receipt, err error) { got = append(got, fate{rc.Sequence, err}) }, 0)
+		_, _ = s.window.Sent(i)
 		require.False(t, replies[reply], "%s is used again", reply)
 		replies[reply] = true
 		ack := func(subject string) {
 			s.answered(&gonats.Msg{Subject: subject, Data: fmt.Appendf(nil, `{"stream":"S","seq":%d}`, n+1)})
 		}
 		for _, stray := range []string{
-			before, "", reply + "0", s.window.inbox + "ffff" + reply[len(reply)-genDigits:],
-			s.window.inbox + "zzzz000000000001",
+			before, "", reply + "0", inbox + "ffff" + reply[len(reply)-12:], inbox + "zzzz000000000001",
 		} {
 			if stray != reply {
 				ack(stray)
@@ -100,7 +99,7 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 		}
 		require.Len(t, got, 1, "message %d was told", n)
 		require.Equal(t, (got[0].err != nil), (n%2 == 0), "message %d was told", n)
-		require.Equal(t, 0, s.window.used(), "slots are in use")
+		require.Equal(t, 0, s.window.Used(), "slots are in use")
 		before = reply
 	}
 }
@@ -112,12 +111,12 @@ func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
 		Window: 1,
 	}, nil))(t)
 	told := 0
-	gen, reply := s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) { told++ }, 0)
+	gen, reply := s.window.Put(must.Get(s.window.Acquire(t.Context()))(t), &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) { told++ }, 0)
 	s.fail(0, gen, errDisconnected)
 	ack := &gonats.Msg{Subject: reply, Data: []byte(`{"stream":"S","seq":1}`)}
 	s.answered(ack)
 	assert.Equal(t, 0, told, "told while it was being sent")
-	answer, failure := s.window.sent(0)
+	answer, failure := s.window.Sent(0)
 	assert.Same(t, ack, answer, "kept")
 	assert.Error(t, failure, "kept")
 	s.answered(answer)
@@ -170,7 +169,7 @@ func TestSink_counts_a_timeout_once(t *testing.T) {
 		Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"},
 		Window: 1,
 	}, nil))(t)
-	s.window.put(<-s.window.free, &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) {}, 0)
+	s.window.Put(must.Get(s.window.Acquire(t.Context()))(t), &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) {}, 0)
 	late := func(*sink.Message, uint32) error { return errDisconnected }
 	first, second := s.failWhere(late), s.failWhere(late)
 	assert.True(t, first == 1 && second == 0, "counted %d times, then %d times", first, second)

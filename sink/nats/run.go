@@ -122,7 +122,7 @@ func (s *Sink) session(ctx context.Context) (established bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	sub, err := nc.Subscribe(s.window.inbox+"*", s.answered)
+	sub, err := nc.Subscribe(s.window.Answers(), s.answered)
 	if err != nil {
 		nc.Close()
 		<-closed

@@ -30,6 +30,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/header"
+	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/window"
 )
 
 // Sink is a [sink.Sink] on one stream, and its [sink.Log].
@@ -37,7 +38,7 @@ type Sink struct {
 	cfg      Config
 	log      *slog.Logger
 	usual    []byte
-	window   *window
+	window   *window.Window
 	encoders sync.Pool
 	lookups  chan lookup   // what waits for the last message of its subject; as long as the window
 	wake     chan struct{} // asks for the stream to be checked
@@ -109,7 +110,7 @@ func New(cfg Config, log *slog.Logger) (*Sink, error) {
 		cfg:     cfg,
 		log:     log,
 		usual:   usualAnswer(cfg.Stream),
-		window:  newWindow(cfg.Window, inbox),
+		window:  window.New(cfg.Window, inbox),
 		lookups: make(chan lookup, cfg.Window),
 		wake:    make(chan struct{}, 1),
 
@@ -136,7 +137,7 @@ func (s *Sink) Publish(ctx context.Context, m *sink.Message, done sink.Done) {
 		done(sink.Receipt{}, fmt.Errorf("publish %s: %w", m.Subject, err))
 		return
 	}
-	i, err := s.window.acquire(ctx)
+	i, err := s.window.Acquire(ctx)
 	if err != nil {
 		done(sink.Receipt{}, fmt.Errorf("publish %s: %w", m.Subject, err))
 		return
@@ -152,9 +153,9 @@ func (s *Sink) publish(i int, m *sink.Message, done sink.Done) {
 		s.finish(i, m, done, sink.Receipt{}, err)
 		return
 	}
-	gen, reply := s.window.put(i, m, done, s.clock.Load())
+	gen, reply := s.window.Put(i, m, done, s.clock.Load())
 	err := s.send(m, reply)
-	answer, failure := s.window.sent(i)
+	answer, failure := s.window.Sent(i)
 	switch {
 	case answer != nil:
 		s.answered(answer)
@@ -191,7 +192,7 @@ var (
 
 // fail settles the message of the generation in slot i, unless somebody has.
 func (s *Sink) fail(i int, gen uint64, err error) {
-	if m, done, ok := s.window.take(i, gen, nil, err); ok {
+	if m, done, ok := s.window.Take(i, gen, nil, err); ok {
 		s.finish(i, m, done, sink.Receipt{}, err)
 	}
 }
@@ -204,7 +205,7 @@ func (s *Sink) failWhere(pick func(m *sink.Message, tick uint32) error) (n uint6
 		err  error
 	}
 	var victims []victim
-	s.window.each(func(i int, gen uint64, m *sink.Message, tick uint32) {
+	s.window.Each(func(i int, gen uint64, m *sink.Message, tick uint32) {
 		if err := pick(m, tick); err != nil {
 			victims = append(victims, victim{i, gen, err})
 		}
@@ -240,7 +241,7 @@ func (s *Sink) unusable() error {
 // Stats returns the counters.
 func (s *Sink) Stats() Stats {
 	return Stats{
-		InFlight:    s.window.used(),
+		InFlight:    s.window.Used(),
 		Duplicates:  s.stats.duplicates.Load(),
 		Conflicts:   s.stats.conflicts.Load(),
 		Timeouts:    s.stats.timeouts.Load(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nats
+package window
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// window holds what is unacknowledged. A message has a slot, and each use of a slot a generation of its own; both are
+// Window has the unacknowledged messages. A message has a slot, and each use of a slot a generation of its own; both are
 // in the subject that the answer is sent to. An answer that comes late, or twice, as it may when a stream's leader
 // changes, therefore never counts for another message.
-type window struct {
+type Window struct {
 	free  chan int
 	slots []slot
 	// inbox is the subject before the token, with its dot.
@@ -45,19 +45,23 @@ const (
 	batch = 16
 )
 
-func newWindow(size int, inbox string) *window {
-	w := &window{free: make(chan int, size), slots: make([]slot, size), inbox: inbox + "."}
+// New returns a window of so many slots. Inbox is the subject of answers without its last token.
+func New(size int, inbox string) *Window {
+	w := &Window{free: make(chan int, size), slots: make([]slot, size), inbox: inbox + "."}
 	for i := range size {
 		w.free <- i
 	}
 	return w
 }
 
-// used returns the number of slots in use.
-func (w *window) used() int { return len(w.slots) - len(w.free) }
+// Answers returns the subject that has all answers.
+func (w *Window) Answers() string { return w.inbox + "*" }
 
-// acquire waits for a slot.
-func (w *window) acquire(ctx context.Context) (int, error) {
+// Used returns the number of slots in use.
+func (w *Window) Used() int { return len(w.slots) - len(w.free) }
+
+// Acquire waits for a slot.
+func (w *Window) Acquire(ctx context.Context) (int, error) {
 	select {
 	case i := <-w.free:
 		return i, nil
@@ -71,11 +75,11 @@ func (w *window) acquire(ctx context.Context) (int, error) {
 	}
 }
 
-// release gives slot i back. Its message must have been taken.
-func (w *window) release(i int) { w.free <- i }
+// Release gives slot i back. Its message must have been taken.
+func (w *Window) Release(i int) { w.free <- i }
 
-// put places m, which is about to be sent, in slot i and returns the generation and the subject for its answer.
-func (w *window) put(i int, m *sink.Message, done sink.Done, tick uint32) (gen uint64, reply string) {
+// Put places m, which is about to be sent, in slot i and returns the generation and the subject for its answer.
+func (w *Window) Put(i int, m *sink.Message, done sink.Done, tick uint32) (gen uint64, reply string) {
 	s := &w.slots[i]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +93,7 @@ func (w *window) put(i int, m *sink.Message, done sink.Done, tick uint32) (gen u
 	return s.gen, reply
 }
 
-func (w *window) nextReplies(i int, gen uint64) string {
+func (w *Window) nextReplies(i int, gen uint64) string {
 	var b strings.Builder
 	b.Grow(batch * (len(w.inbox) + tokenDigits))
 	for n := range uint64(batch) {
@@ -102,8 +106,8 @@ func (w *window) nextReplies(i int, gen uint64) string {
 	return b.String()
 }
 
-// sent ends what put began: the message is not read any more. It returns what has become of it meanwhile.
-func (w *window) sent(i int) (answer *gonats.Msg, failure error) {
+// Sent ends what put began: the message is not read any more. It returns what has become of it meanwhile.
+func (w *Window) Sent(i int) (answer *gonats.Msg, failure error) {
 	s := &w.slots[i]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,10 +116,10 @@ func (w *window) sent(i int) (answer *gonats.Msg, failure error) {
 	return answer, failure
 }
 
-// take takes the message of the generation out of slot i, and reports false if somebody has taken it before. Whoever
+// Take takes the message of the generation out of slot i, and reports false if somebody has taken it before. Whoever
 // takes it owes it its done, and the slot a release. While it is being sent, nobody can: then answer or failure is kept
 // for whoever sends it.
-func (w *window) take(i int, gen uint64, answer *gonats.Msg, failure error) (*sink.Message, sink.Done, bool) {
+func (w *Window) Take(i int, gen uint64, answer *gonats.Msg, failure error) (*sink.Message, sink.Done, bool) {
 	s := &w.slots[i]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +140,8 @@ func (w *window) take(i int, gen uint64, answer *gonats.Msg, failure error) (*si
 	return m, done, true
 }
 
-// each calls f for every message whose fate is open, in the order of the slots. f must not use the window.
-func (w *window) each(f func(i int, gen uint64, m *sink.Message, tick uint32)) {
+// Each calls f for every message whose fate is open, in the order of the slots. f must not use the window.
+func (w *Window) Each(f func(i int, gen uint64, m *sink.Message, tick uint32)) {
 	for i := range w.slots {
 		s := &w.slots[i]
 		s.mu.Lock()
@@ -148,8 +152,8 @@ func (w *window) each(f func(i int, gen uint64, m *sink.Message, tick uint32)) {
 	}
 }
 
-// parse reads slot and generation out of the subject of an answer.
-func (w *window) parse(subject string) (i int, gen uint64, ok bool) {
+// Parse reads slot and generation out of the subject of an answer.
+func (w *Window) Parse(subject string) (i int, gen uint64, ok bool) {
 	if len(subject) != len(w.inbox)+tokenDigits {
 		return 0, 0, false
 	}
