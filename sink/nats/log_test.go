@@ -37,17 +37,18 @@ func TestBounds_do_not_believe_a_replica_that_was_left_behind(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		patience       time.Duration
+		behind         int32 // so many answers are those of a replica that was left behind
 		expected, last uint64
 	}{
-		"the others answer later":  {time.Hour, 7, 7},
-		"there is no more":         {100 * time.Millisecond, 8, 7},
-		"nothing else is expected": {time.Hour, 3, 3},
+		"the others answer later":  {time.Hour, 5, 7, 7},
+		"there is no more":         {100 * time.Millisecond, 0, 8, 7},
+		"nothing else is expected": {time.Hour, 5, 3, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var asked atomic.Int32
 			s := newSink(t, config(newFake(t, replicated(func() int {
-				if asked.Add(1) < 6 {
+				if asked.Add(1) <= c.behind {
 					return 3
 				}
 				return 7
