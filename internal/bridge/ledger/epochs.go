@@ -52,8 +52,8 @@ func (e *Epochs) Last() uint64 {
 }
 
 // BeginEpoch makes the next list of a stored stream the one of an epoch in which versions do not compare with those
-// before. What is read until then is of the epoch before. A repair that is owed stays one, and its gap tells of the lost
-// log: that hides more than a restoration does.
+// before. What is read until then is of the epoch before. A repair that is owed stays one, and its gap tells of the
+// lost log: that hides more than a restoration does.
 func BeginEpoch(saved *checkpoint.Stream, epoch uint64, position string, why source.Why) {
 	owes := checkpoint.Owes{List: sequence.Republish, From: position, Cause: string(why.Cause), Message: why.Message}
 	if position == "" {

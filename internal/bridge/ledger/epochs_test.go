@@ -23,11 +23,13 @@ func TestBeginEpoch_tells_of_what_hides_most(t *testing.T) {
 		want     checkpoint.Owes
 	}{
 		"a restoration": {
-			checkpoint.Owes{}, "5", restored,
+			checkpoint.Owes{},
+			"5", restored,
 			checkpoint.Owes{List: sequence.Republish, From: "5", Cause: "restored", Message: "etcd"},
 		},
 		"a restoration before a list that is owed": {
-			checkpoint.Owes{List: sequence.Republish, From: "3", Cause: "rebuilt"}, "", restored,
+			checkpoint.Owes{List: sequence.Republish, From: "3", Cause: "rebuilt"},
+			"", restored,
 			checkpoint.Owes{List: sequence.Republish, From: "3", Cause: "restored", Message: "etcd"},
 		},
 		"a restoration before a lost log is repaired": {

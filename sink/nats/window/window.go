@@ -12,8 +12,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
-// Window has the unacknowledged messages. A message has a slot, and each use of a slot a generation of its own; both are
-// in the subject that the answer is sent to. An answer that comes late, or twice, as it may when a stream's leader
+// Window has the unacknowledged messages. A message has a slot, and each use of a slot a generation of its own; both
+// are in the subject that the answer is sent to. An answer that comes late, or twice, as it may when a stream's leader
 // changes, therefore never counts for another message.
 type Window struct {
 	free  chan int
