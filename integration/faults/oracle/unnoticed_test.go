@@ -236,7 +236,8 @@ func TestStreamJudge_is_unaware_of_a_restoration_that_etcd_has_forgotten(t *test
 			[]string{"added u1 4", "updated u1 9", "h1 added u1 4"}, Compaction{History: 1, Revision: 10}, false,
 		},
 		"it was deleted before": {
-			[]string{"added u1 4", "updated u1 9", "h1 added u1 4", "h1 deleted u1 7"}, Compaction{History: 1, Revision: 10},
+			[]string{"added u1 4", "updated u1 9", "h1 added u1 4", "h1 deleted u1 7"},
+			Compaction{History: 1, Revision: 10},
 			true,
 		},
 	} {
