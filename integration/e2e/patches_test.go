@@ -154,8 +154,7 @@ func replay(t *testing.T, r *fixture) {
 		n := c.patches[kind+" "+ns+"/a"]
 		assert.GreaterOrEqual(t, n, 55, "only %d events of %s a are made from the one before", n, kind)
 	}
-	assert.Contains(t, b.stderr(), "read what objects were before",
-		"the process does not say that it has read what objects were before")
+	assert.Contains(t, b.stderr(), "previous states are read", "the log does not say so")
 	r.remove(ns, "a")
 	r.awaitOp("deleted", 1)
 	_, ok := consume(t, r.entries()).objects["ConfigMap "+ns+"/a"]

@@ -155,10 +155,10 @@ func (s *stream) prime(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		log.Info("what objects were before is not known of all: the first update of each of the others is published whole, "+
-			"and filters that ask for it publish it", "err", err)
+		log.Info("the previous state of some objects is not known: the first update of each is published whole, and "+
+			"filters that need the state publish it", "err", err)
 	default:
-		log.Info("read what objects were before", "after", time.Since(began).Round(time.Millisecond).String())
+		log.Info("previous states are read", "after", time.Since(began).Round(time.Millisecond).String())
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 				spec.Filter = sevenths{}
 			}
 			if seed%4 == 3 {
-				r.budget.SetLimit(16 << 10) // room for what few of the objects were before
+				r.budget.SetLimit(16 << 10) // room for the previous states of few objects
 			}
 			s := r.stream(spec)
 			s.saved.Owes = checkpoint.Owes{} // as behind a first list
