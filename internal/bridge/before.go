@@ -49,7 +49,7 @@ func (s *stream) stateBefore(key string, a *attempt, row checkpoint.Row) (find f
 	return find, func() { s.olds.Return(r) }
 }
 
-// missed counts an attempt of which it was asked what was before, and that was not known.
+// missed counts an attempt that needed a previous state which is not known.
 func (s *stream) missed(a *attempt) {
 	if !a.missed {
 		a.missed = true

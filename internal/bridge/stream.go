@@ -36,7 +36,7 @@ type stream struct {
 	metrics *health.Stream
 	status  *status
 	tracker *ledger.Tracker
-	// olds is nil where nothing is kept of what was before.
+	// olds are the previous states; nil where nothing needs them.
 	olds *previous.Objects
 
 	// mu guards the ledger, the pending changes of the objects, and what follows.

@@ -68,6 +68,10 @@ func TestDiagnose_knows_each_kind_of_trouble(t *testing.T) {
 		},
 		{atBroker, errors.New("nats: API error: code=503 err_code=10023 description=insufficient resources"), BrokerFull},
 		{
+			atBroker, errors.New("no acknowledgement within 5s: the embedded server cannot write: JetStream stream " +
+				"'$G > KUBERNETES' write error: write /data/1.blk: no space left on device"), BrokerFull,
+		},
+		{
 			atBroker, errors.New("[19] Not Enough Replicas: the number of insync replicas is lower than the configured minimum"),
 			BrokerReplicas,
 		},

@@ -38,7 +38,7 @@ func TestReader_lists_anew_when_it_is_asked_to(t *testing.T) {
 				return nil
 			}
 		}},
-		"while nobody says whether a watch may go on": {fault: func(server *kubetest.Cluster) func(int,
+		"while no answer says whether a watch may go on": {fault: func(server *kubetest.Cluster) func(int,
 			url.Values) *kubetest.Step {
 			hung := false
 			return func(_ int, q url.Values) *kubetest.Step {

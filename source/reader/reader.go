@@ -56,8 +56,8 @@ type Owed struct {
 // Run, because its ticket is never settled. Feed, History and Observer are not used any more when Run returns. It
 // returns an error only for a history that must not be continued, which is a [source.RewoundError], as such or
 // wrapped, and [ErrEnded]: then everything that was admitted has been delivered. Where [source.History] returns one,
-// Run asks for nothing more. Everything else that fails is retried for ever, less and less often; so is what cannot be
-// read, or lacks a name, a uid or a resourceVersion: it is never passed over.
+// Run asks for nothing more. Everything else that fails is retried, less and less often, without end. So is what cannot
+// be read, or lacks a name, a uid or a resourceVersion: it is never passed over.
 func (r *Reader) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -69,7 +69,7 @@ func write(ctx context.Context, js jetstream.JetStream, info *jetstream.ObjectIn
 	only := jetstream.WithExpectStream(Stream(info.Bucket))
 	for part := range slices.Chunk(data, chunk) {
 		if _, err := js.Publish(ctx, chunksOf(info), part, only); err != nil {
-			_ = forget(ctx, js, info) // what stays is in nobody's way, and ends with its time to live
+			_ = forget(ctx, js, info) // what stays disturbs no reader, and ends with its time to live
 			return err
 		}
 		info.Chunks++

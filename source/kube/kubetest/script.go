@@ -46,7 +46,7 @@ type request struct {
 	at          time.Duration
 }
 
-// Step answers one request, or for ever, if it is the last one and repeats. Want is a part of its query.
+// Step answers one request, or all that follow if it is the last one and repeats. Want is a part of its query.
 type Step struct {
 	Want   string
 	Status int
