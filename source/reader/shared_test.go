@@ -597,7 +597,7 @@ func TestWatches_that_are_all_too_old_are_not_asked_for_one_after_the_other(t *t
 		for _, m := range members {
 			assert.Equal(t, 1, m.counted("expired"), "%v", m.reasons)
 		}
-		assert.LessOrEqual(t, s.widely(), n/4)
+		assert.LessOrEqual(t, s.widely(), n/2)
 	})
 }
 
