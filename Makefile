@@ -252,6 +252,10 @@ lint: $(GOLANGCI) ## Check style, formatting, and that the go.mod files are tidy
 		(cd $$m && $(GO) mod tidy -diff) || code=1; \
 	done; exit $$code
 
+.PHONY: sizes
+sizes: ## List packages, types and files that are too large or too small for a reader
+	@cd integration && $(GO) run ./cmd/sizes ..
+
 .PHONY: fmt
 fmt: $(GOLANGCI) ## Format all Go files
 	@set -e; for m in $(MODULES); do (cd $$m && $(GOLANGCI) fmt --config $(CURDIR)/.golangci.yml ./...); done
