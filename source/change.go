@@ -4,13 +4,8 @@ package source
 
 import (
 	"context"
-	"fmt"
-	"hash/fnv"
 	"iter"
-	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Op is what happened to an object, as seen by the stream it belongs to.
@@ -51,88 +46,6 @@ const (
 	// ReasonDeselected is that of the end of an object that exists and is not selected any more.
 	ReasonDeselected Reason = "deselected"
 )
-
-// Resource is one served resource.
-type Resource struct {
-	Group, Version, Resource, Kind string
-	Namespaced                     bool
-}
-
-// APIVersion returns "v1" for the core group, else "group/version".
-func (r Resource) APIVersion() string {
-	if r.Group == "" {
-		return r.Version
-	}
-	return r.Group + "/" + r.Version
-}
-
-// String returns the resource as kubectl takes it: "pods.v1", "deployments.v1.apps".
-func (r Resource) String() string {
-	s := r.Resource + "." + r.Version
-	if r.Group != "" {
-		s += "." + r.Group
-	}
-	return s
-}
-
-// GroupResource returns group and resource without the version.
-func (r Resource) GroupResource() schema.GroupResource {
-	return schema.GroupResource{Group: r.Group, Resource: r.Resource}
-}
-
-// Stream is one resource in one scope: what one watch delivers.
-type Stream struct {
-	Resource
-	// Namespace is empty for all namespaces and for cluster-scoped resources.
-	Namespace                    string
-	LabelSelector, FieldSelector string
-}
-
-// Name identifies the stream within a pipeline: "pods.v1", or "pods.v1/kube-system" for one namespace.
-// Selectors are not part of it.
-func (s Stream) Name() string {
-	if s.Namespace == "" {
-		return s.Resource.String()
-	}
-	return s.Resource.String() + "/" + s.Namespace
-}
-
-// ParseName is the inverse of Stream.Name, but for what the name does not tell: the kind, the selectors, and of a
-// stream of all namespaces whether there are any.
-func ParseName(name string) (s Stream, ok bool) {
-	resource, namespace, within := strings.Cut(name, "/")
-	plural, rest, found := strings.Cut(resource, ".")
-	version, group, _ := strings.Cut(rest, ".")
-	s = Stream{
-		Resource:  Resource{Group: group, Version: version, Resource: plural, Namespaced: within},
-		Namespace: namespace,
-	}
-	return s, found && s.Name() == name
-}
-
-// Scope stands for namespace and selectors in the ids of events and markers: 8 hex digits, the same in every process.
-func (s Stream) Scope() string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(s.Namespace + "\x00" + s.LabelSelector + "\x00" + s.FieldSelector))
-	return fmt.Sprintf("%08x", h.Sum32())
-}
-
-// Selective reports whether objects can enter and leave the stream without being created or deleted.
-func (s Stream) Selective() bool { return s.LabelSelector != "" || s.FieldSelector != "" }
-
-// Ident identifies one state of one object.
-type Ident struct {
-	// Namespace is empty for a cluster-scoped object.
-	Namespace, Name, UID, ResourceVersion string
-}
-
-// Key returns "namespace/name", or "name" for a cluster-scoped object.
-func (i Ident) Key() string {
-	if i.Namespace == "" {
-		return i.Name
-	}
-	return i.Namespace + "/" + i.Name
-}
 
 // Ticket stands for a change between the moment it is read off the wire and the moment it needs no further care.
 // The zero Ticket stands for nothing.
@@ -202,93 +115,3 @@ type History interface {
 	// the list shows that the API server's history is not the one that was published.
 	Note(ctx context.Context, p Progress) error
 }
-
-// ProgressKind says what a [Progress] records.
-type ProgressKind uint8
-
-// The kinds of progress.
-const (
-	// Bookmark: the stream has shown everything up to Version.
-	Bookmark ProgressKind = iota + 1
-	// SnapshotStarted: a first list at Version follows.
-	SnapshotStarted
-	// Recovering: a watch cannot go on from the last position, and what the history still has of the time up to Version
-	// follows; then a Gap.
-	Recovering
-	// Gap: a watch cannot go on from the last position; a list at Version follows. Why says what was read back, too, of
-	// the history in between.
-	Gap
-	// Listed: the list at Version is complete. What was known and did not appear in it no longer exists.
-	Listed
-)
-
-// Progress is a point in a stream between changes.
-type Progress struct {
-	Kind    ProgressKind
-	Version string
-	// Objects is the number of objects of a finished list.
-	Objects int
-	// Why is why there is a gap.
-	Why
-	Seen time.Time
-}
-
-// Why is why a stream lists although it has a position: Message says so for a person.
-type Why struct {
-	Cause   Cause
-	Message string
-}
-
-// Cause is why there is a gap. It is the value of the member cause of a gap's data.
-type Cause string
-
-// The causes.
-const (
-	// CauseExpired: the API server has forgotten what a watch would have shown.
-	CauseExpired Cause = "expired"
-	// CauseRestored: etcd was restored, so that versions do not compare with those before.
-	CauseRestored Cause = "restored"
-	// CauseRebuilt: the API server, or an aggregated one, has begun with other objects and versions.
-	CauseRebuilt Cause = "rebuilt"
-	// CauseLogLost: the log has lost what it had acknowledged.
-	CauseLogLost Cause = "log-lost"
-	// CauseCheckpointLost: the checkpoint was lost, or is older than the log.
-	CauseCheckpointLost Cause = "checkpoint-lost"
-	// CauseSelection: the entry selects other namespaces or objects than before, or another version.
-	CauseSelection Cause = "selection"
-	// CauseResourceGone: the resource was not served for a time.
-	CauseResourceGone Cause = "resource-gone"
-	// CauseAudit: an audit has found objects that differ from the log.
-	CauseAudit Cause = "audit"
-)
-
-// Marker is what the log is told about a stream rather than about an object of it.
-type Marker struct {
-	Kind MarkerKind
-	// Epoch is the stream's.
-	Epoch uint64
-	// From and To are versions. A gap has both; the others have only To: the version of a snapshot's list, or the
-	// stream's position at a resync, which may be empty.
-	From, To string
-	// Objects is the number of objects of a completed snapshot or resync.
-	Objects int
-	// Why is why there is a gap.
-	Why
-	// Number is that of a resync.
-	Number int64
-	// Complete says of a completed resync that every object of the scope was told, so that what was not told is gone.
-	Complete bool
-	Seen     time.Time
-}
-
-// MarkerKind is the kind of a [Marker].
-type MarkerKind uint8
-
-// The kinds of markers.
-const (
-	MarkerGap MarkerKind = iota + 1
-	MarkerSnapshotStarted
-	MarkerSnapshotCompleted
-	MarkerResyncStarted
-	MarkerResyncCompleted
-)

@@ -2,7 +2,25 @@
 
 package source
 
-import "github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
+import (
+	"strconv"
+
+	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
+)
+
+// Ident identifies one state of one object.
+type Ident struct {
+	// Namespace is empty for a cluster-scoped object.
+	Namespace, Name, UID, ResourceVersion string
+}
+
+// Key returns "namespace/name", or "name" for a cluster-scoped object.
+func (i Ident) Key() string {
+	if i.Namespace == "" {
+		return i.Name
+	}
+	return i.Namespace + "/" + i.Name
+}
 
 // Identity is an [Ident] that knows its key. All its strings share one allocation.
 type Identity struct {
@@ -53,4 +71,19 @@ func joinIdentity[T string | []byte](namespace, name, uid, version T) Identity {
 		},
 		key: s[:uidAt],
 	}
+}
+
+// Number returns a version as a number. Not all are, and only API servers that keep objects in etcd count revisions.
+func Number(version string) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(version, 10, 64)
+	return n, err == nil && version[0] != '0'
+}
+
+// Later returns b if it is a later version than a, else a.
+func Later(a, b string) string {
+	m, isNumber := Number(a)
+	if n, ok := Number(b); ok && isNumber && n > m {
+		return b
+	}
+	return a
 }
