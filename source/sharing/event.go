@@ -9,12 +9,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
-const (
-	// recentEvents and recentBytes bound what is kept of what followers have been handed, so that one that comes from a
-	// watch of its own finds its place.
-	recentEvents, recentBytes = 128, 128 << 10
-)
-
 // event is a frame that is shared.
 type event struct {
 	kind rawjson.Type
@@ -57,31 +51,33 @@ func newEvent(f *Frame, namespaced bool) (e event, err error) {
 	return e, nil
 }
 
-// keep adds an event to what is kept; the caller holds mu.
-func (s *sharedWatch) keep(e event) {
-	e.body.Retain()
-	s.recent = append(s.recent, e)
-	s.kept += e.size()
-	s.watches.held.Add(e.size())
-	switch {
-	case s.watches.held.Load() > s.watches.hold.Load():
-		s.trim(0, 0)
-	case len(s.recent) > recentEvents || s.kept > recentBytes:
-		s.trim(recentEvents/2, recentBytes/2) // by half, so that it is seldom
-	}
+// Frame is one event of a watch, which may be shared. It is valid as long as what it was read from says.
+type Frame struct {
+	rawjson.Frame
+	// shared is what is known already of a frame that others read, too; else it is nil.
+	shared *event
 }
 
-// trim forgets what is too old, or too much; the caller holds mu.
-func (s *sharedWatch) trim(events int, bytes int64) {
-	drop := 0
-	for ; drop < len(s.recent) && (len(s.recent)-drop > events || s.kept > bytes); drop++ {
-		e := &s.recent[drop]
-		s.start = max(s.start, e.version)
-		s.kept -= e.size()
-		s.watches.held.Add(-e.size())
-		e.body.Release()
+// Version returns that of a bookmark. The error says that it is unreadable.
+func (f *Frame) Version() (string, error) {
+	if f.shared != nil {
+		return f.shared.identity.ResourceVersion, nil
 	}
-	n := copy(s.recent, s.recent[drop:])
-	clear(s.recent[n:])
-	s.recent = s.recent[:n]
+	return rawjson.Version(f.Object)
+}
+
+// Identity returns that of an object; namespaced says that it has a namespace. The error says what it lacks.
+func (f *Frame) Identity(namespaced bool) (source.Identity, error) {
+	if f.shared != nil {
+		return f.shared.identity, nil
+	}
+	return source.ParseIdentity(f.Object, namespaced)
+}
+
+// Body returns the object with a reference for the caller: a copy, or the one that others read too.
+func (f *Frame) Body() *source.Body {
+	if f.shared != nil {
+		return f.shared.body.Retain()
+	}
+	return source.NewBody(f.Object)
 }

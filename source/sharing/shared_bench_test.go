@@ -22,7 +22,7 @@ func BenchmarkSharedWatch(b *testing.B) {
 			w := NewWatches(nil, 16<<20)
 			s := &sharedWatch{
 				watches: w, scope: source.Stream{Resource: source.Resource{Namespaced: true}},
-				followers: map[string][]*Follower{}, room: make(chan struct{}, 1),
+				recent: recent{watches: w}, followers: map[string][]*Follower{}, room: make(chan struct{}, 1),
 			}
 			var all []*Follower
 			for i := range followers {

@@ -31,8 +31,8 @@ const (
 type sharedWatch struct {
 	watches *Watches
 	scope   source.Stream
-	cancel  context.CancelFunc
-	done    chan struct{}
+	// end ends the watch, and waits for it.
+	end func()
 	// opened is closed when the API server has answered, or the watch has ended.
 	opened chan struct{}
 	room   chan struct{}
@@ -45,10 +45,7 @@ type sharedWatch struct {
 	asked bool
 	// followers are those of each namespace, "" of all.
 	followers map[string][]*Follower
-	// Everything after start is in recent, oldest first, or yet to come.
-	start  uint64
-	recent []event
-	kept   int64
+	recent    recent
 	// waited is how long it has waited for followers that have not checked the history yet.
 	waited time.Duration
 	// since is when the API server has answered; shown: it has shown something.
@@ -71,13 +68,13 @@ func (s *sharedWatch) follow(m *Membership, after uint64) *Follower {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.err != nil, after < s.start && s.asked:
+	case s.err != nil, after < s.recent.start && s.asked:
 		return nil
-	case after < s.start:
-		s.first, s.start = after, after
+	case after < s.recent.start:
+		s.first, s.recent.start = after, after
 	}
 	f := &Follower{watch: s, member: m, namespace: namespace, after: after, wake: make(chan struct{}, 1)}
-	for _, e := range s.recent {
+	for _, e := range s.recent.events {
 		if e.kind == rawjson.Bookmark || s.scope.Namespace == namespace || e.identity.Namespace == namespace {
 			f.push(e)
 		}
@@ -100,7 +97,7 @@ func (s *sharedWatch) leave(f *Follower) (last bool) {
 	if s.err == nil {
 		s.err = ErrMoved
 	}
-	s.trim(0, 0)
+	s.recent.trim(0, 0)
 	return true
 }
 
@@ -252,7 +249,7 @@ func (s *sharedWatch) hand(ctx context.Context, e event) error {
 			f.stir()
 		}
 	}
-	s.keep(e)
+	s.recent.add(e)
 	return nil
 }
 

@@ -173,18 +173,20 @@ func (m *Membership) Attach(version string, begin bool) *Follower {
 // begin opens a shared watch with its first follower; the caller holds mu. It is read as long as it has followers.
 func (w *Watches) begin(scope source.Stream, after uint64, m *Membership) *Follower {
 	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
 	s := &sharedWatch{
-		watches: w, scope: scope, start: after, first: after, asked: m.group.expired, follows: m.group.begun,
-		cancel: cancel, opened: make(chan struct{}), done: make(chan struct{}),
-		followers: map[string][]*Follower{}, room: make(chan struct{}, 1),
+		watches: w, scope: scope, first: after, asked: m.group.expired, follows: m.group.begun,
+		opened: make(chan struct{}),
+		recent: recent{watches: w, start: after}, followers: map[string][]*Follower{}, room: make(chan struct{}, 1),
+	}
+	s.end = func() {
+		cancel()
+		running.Wait()
 	}
 	m.group.begun = true
 	w.open[scope] = s
 	f := s.follow(m, after)
-	go func() { // whoever follows it last waits for it
-		defer close(s.done)
-		s.run(ctx)
-	}()
+	running.Go(func() { s.run(ctx) }) // the follower that leaves last waits for it
 	return f
 }
 
@@ -198,8 +200,7 @@ func (w *Watches) close(f *Follower) {
 	}
 	w.mu.Unlock()
 	if last {
-		s.cancel()
-		<-s.done
+		s.end()
 	}
 }
 
