@@ -15,7 +15,8 @@ import (
 // watch made has its change with it until the handler takes that; what is left, and what a list made from the start, is
 // called a stub.
 type object struct {
-	bareMeta
+	unread
+	unset
 	source.Identity
 	change *source.Change
 }
@@ -49,32 +50,36 @@ func (s *stubs) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// bareMeta is the part of metav1.Object that nothing here reads or writes.
-type bareMeta struct{}
+// unread has the getters of metav1.Object that nothing here calls.
+type unread struct{}
 
-func (bareMeta) SetNamespace(string)                                        {}
-func (bareMeta) SetName(string)                                             {}
-func (bareMeta) GetGenerateName() string                                    { return "" }
-func (bareMeta) SetGenerateName(string)                                     {}
-func (bareMeta) SetUID(types.UID)                                           {}
-func (bareMeta) SetResourceVersion(string)                                  {}
-func (bareMeta) GetGeneration() int64                                       { return 0 }
-func (bareMeta) SetGeneration(int64)                                        {}
-func (bareMeta) GetSelfLink() string                                        { return "" }
-func (bareMeta) SetSelfLink(string)                                         {}
-func (bareMeta) GetCreationTimestamp() metav1.Time                          { return metav1.Time{} }
-func (bareMeta) SetCreationTimestamp(metav1.Time)                           {}
-func (bareMeta) GetDeletionTimestamp() *metav1.Time                         { return nil }
-func (bareMeta) SetDeletionTimestamp(*metav1.Time)                          {}
-func (bareMeta) GetDeletionGracePeriodSeconds() *int64                      { return nil }
-func (bareMeta) SetDeletionGracePeriodSeconds(*int64)                       {}
-func (bareMeta) GetLabels() map[string]string                               { return nil }
-func (bareMeta) SetLabels(map[string]string)                                {}
-func (bareMeta) GetAnnotations() map[string]string                          { return nil }
-func (bareMeta) SetAnnotations(map[string]string)                           {}
-func (bareMeta) GetFinalizers() []string                                    { return nil }
-func (bareMeta) SetFinalizers([]string)                                     {}
-func (bareMeta) GetOwnerReferences() []metav1.OwnerReference                { return nil }
-func (bareMeta) SetOwnerReferences([]metav1.OwnerReference)                 {}
-func (bareMeta) GetManagedFields() []metav1.ManagedFieldsEntry              { return nil }
-func (bareMeta) SetManagedFields(managedFields []metav1.ManagedFieldsEntry) {}
+func (unread) GetGenerateName() string                       { return "" }
+func (unread) GetGeneration() int64                          { return 0 }
+func (unread) GetSelfLink() string                           { return "" }
+func (unread) GetCreationTimestamp() metav1.Time             { return metav1.Time{} }
+func (unread) GetDeletionTimestamp() *metav1.Time            { return nil }
+func (unread) GetDeletionGracePeriodSeconds() *int64         { return nil }
+func (unread) GetLabels() map[string]string                  { return nil }
+func (unread) GetAnnotations() map[string]string             { return nil }
+func (unread) GetFinalizers() []string                       { return nil }
+func (unread) GetOwnerReferences() []metav1.OwnerReference   { return nil }
+func (unread) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
+
+// unset has the setters of metav1.Object that nothing here calls.
+type unset struct{}
+
+func (unset) SetNamespace(string)                                        {}
+func (unset) SetName(string)                                             {}
+func (unset) SetGenerateName(string)                                     {}
+func (unset) SetUID(types.UID)                                           {}
+func (unset) SetResourceVersion(string)                                  {}
+func (unset) SetGeneration(int64)                                        {}
+func (unset) SetSelfLink(string)                                         {}
+func (unset) SetCreationTimestamp(metav1.Time)                           {}
+func (unset) SetDeletionTimestamp(*metav1.Time)                          {}
+func (unset) SetDeletionGracePeriodSeconds(*int64)                       {}
+func (unset) SetLabels(map[string]string)                                {}
+func (unset) SetAnnotations(map[string]string)                           {}
+func (unset) SetFinalizers([]string)                                     {}
+func (unset) SetOwnerReferences([]metav1.OwnerReference)                 {}
+func (unset) SetManagedFields(managedFields []metav1.ManagedFieldsEntry) {}
