@@ -15,18 +15,30 @@ import (
 
 // Metrics are those of the pipelines of a process. Its methods may be called by several goroutines at a time.
 type Metrics struct {
-	published, restarts                                                  *prometheus.CounterVec
-	failures, relists, gaps, synthesized, suppressed, histories, resyncs *prometheus.CounterVec
-	audits, differences, filtered, filterErrors, oversized, unknownOlds  *prometheus.CounterVec
-	retries, losses, foreign                                             *prometheus.CounterVec
-	publishSeconds, deliverySeconds                                      *prometheus.HistogramVec
-	oldest, buffered, gone, limit, events, depth, refused, age, ready    *prometheus.Desc
-	ledger, streams, olds, oldBytes, ended                               *prometheus.Desc
+	streamCounters
+	pipelineCounters
+	gauges
+	publishSeconds, deliverySeconds *prometheus.HistogramVec
 
 	mu        sync.Mutex
 	pipelines []Gauged
 	// kinds are the counters of published events of each stream, as they outlive the stream.
 	kinds map[[2]string]*sync.Map
+}
+
+// streamCounters is what is counted of each stream.
+type streamCounters struct {
+	published, restarts, failures, relists, gaps, synthesized, suppressed, histories *prometheus.CounterVec
+	resyncs, audits, differences, filtered, filterErrors, oversized, unknownOlds     *prometheus.CounterVec
+}
+
+// pipelineCounters is what is counted of each pipeline.
+type pipelineCounters struct{ retries, losses, foreign *prometheus.CounterVec }
+
+// gauges is what is measured when Prometheus asks.
+type gauges struct {
+	oldest, buffered, gone, limit, events, depth, refused, age, ready *prometheus.Desc
+	ledger, streams, olds, oldBytes, ended                            *prometheus.Desc
 }
 
 // Gauged is a pipeline that is measured.
@@ -41,40 +53,46 @@ type Gauged interface {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	buckets := prometheus.ExponentialBuckets(0.0005, 2, 18)
 	m := &Metrics{
-		published:       metric.NewCounter("events_published_total"),
-		restarts:        metric.NewCounter("watch_restarts_total"),
-		retries:         metric.NewCounter("publish_retries_total"),
-		failures:        metric.NewCounter("publish_failures_total"),
-		oversized:       metric.NewCounter("oversized_total"),
-		relists:         metric.NewCounter("relists_total"),
-		gaps:            metric.NewCounter("gaps_total"),
-		synthesized:     metric.NewCounter("synthesized_deletes_total"),
-		suppressed:      metric.NewCounter("duplicates_suppressed_total"),
-		histories:       metric.NewCounter("histories_total"),
-		audits:          metric.NewCounter("audits_total"),
-		differences:     metric.NewCounter("audit_differences_total"),
-		resyncs:         metric.NewCounter("resyncs_total"),
-		filtered:        metric.NewCounter("events_filtered_total"),
-		filterErrors:    metric.NewCounter("filter_errors_total"),
-		unknownOlds:     metric.NewCounter("old_objects_unknown_total"),
-		losses:          metric.NewCounter("log_losses_total"),
-		foreign:         metric.NewCounter("foreign_events_total"),
+		streamCounters: streamCounters{
+			published:    metric.NewCounter("events_published_total"),
+			restarts:     metric.NewCounter("watch_restarts_total"),
+			failures:     metric.NewCounter("publish_failures_total"),
+			relists:      metric.NewCounter("relists_total"),
+			gaps:         metric.NewCounter("gaps_total"),
+			synthesized:  metric.NewCounter("synthesized_deletes_total"),
+			suppressed:   metric.NewCounter("duplicates_suppressed_total"),
+			histories:    metric.NewCounter("histories_total"),
+			resyncs:      metric.NewCounter("resyncs_total"),
+			audits:       metric.NewCounter("audits_total"),
+			differences:  metric.NewCounter("audit_differences_total"),
+			filtered:     metric.NewCounter("events_filtered_total"),
+			filterErrors: metric.NewCounter("filter_errors_total"),
+			oversized:    metric.NewCounter("oversized_total"),
+			unknownOlds:  metric.NewCounter("old_objects_unknown_total"),
+		},
+		pipelineCounters: pipelineCounters{
+			retries: metric.NewCounter("publish_retries_total"),
+			losses:  metric.NewCounter("log_losses_total"),
+			foreign: metric.NewCounter("foreign_events_total"),
+		},
+		gauges: gauges{
+			oldest:   metric.NewDesc("oldest_unsettled_seconds"),
+			buffered: metric.NewDesc("buffered_bytes"),
+			gone:     metric.NewDesc("deleted_objects_bytes"),
+			limit:    metric.NewDesc("buffer_limit_bytes"),
+			events:   metric.NewDesc("buffered_events"),
+			depth:    metric.NewDesc("queue_depth"),
+			refused:  metric.NewDesc("refused_objects"),
+			age:      metric.NewDesc("checkpoint_age_seconds"),
+			ready:    metric.NewDesc("broker_ready"),
+			ledger:   metric.NewDesc("ledger_objects"),
+			olds:     metric.NewDesc("old_objects"),
+			oldBytes: metric.NewDesc("old_objects_bytes"),
+			streams:  metric.NewDesc("stream_watching"),
+			ended:    metric.NewDesc("pipeline_ended"),
+		},
 		publishSeconds:  metric.NewHistogram("publish_seconds", buckets),
 		deliverySeconds: metric.NewHistogram("delivery_seconds", buckets),
-		oldest:          metric.NewDesc("oldest_unsettled_seconds"),
-		buffered:        metric.NewDesc("buffered_bytes"),
-		gone:            metric.NewDesc("deleted_objects_bytes"),
-		limit:           metric.NewDesc("buffer_limit_bytes"),
-		events:          metric.NewDesc("buffered_events"),
-		depth:           metric.NewDesc("queue_depth"),
-		refused:         metric.NewDesc("refused_objects"),
-		age:             metric.NewDesc("checkpoint_age_seconds"),
-		ready:           metric.NewDesc("broker_ready"),
-		ledger:          metric.NewDesc("ledger_objects"),
-		olds:            metric.NewDesc("old_objects"),
-		oldBytes:        metric.NewDesc("old_objects_bytes"),
-		streams:         metric.NewDesc("stream_watching"),
-		ended:           metric.NewDesc("pipeline_ended"),
 	}
 	for _, v := range append(m.ofStreams(), m.ofPipelines()...) {
 		reg.MustRegister(v)
@@ -152,10 +170,15 @@ func (m *Metrics) Pipeline(name string) Pipeline {
 	}
 }
 
-// Stream are the counters of a stream.
-type Stream struct {
+// Counters are those of a stream that need no other label.
+type Counters struct {
 	Failures, Relists, Gaps, Synthesized, Suppressed, Histories, Resyncs prometheus.Counter
 	Audits, Differences, FilterErrors, Oversized, UnknownOlds            prometheus.Counter
+}
+
+// Stream is what is counted and observed of a stream.
+type Stream struct {
+	Counters
 	// Publish and Delivery observe seconds: from the call of the broker, and from the write to the API server, to the
 	// acknowledgement.
 	Publish, Delivery prometheus.Observer
@@ -172,12 +195,14 @@ type kind struct{ op, reason string }
 func (m *Metrics) Stream(pipeline, name string) *Stream {
 	of := func(v *prometheus.CounterVec) prometheus.Counter { return v.WithLabelValues(pipeline, name) }
 	return &Stream{
-		Failures: of(m.failures), Relists: of(m.relists), Gaps: of(m.gaps), Synthesized: of(m.synthesized),
-		Suppressed: of(m.suppressed), Histories: of(m.histories), Resyncs: of(m.resyncs), Audits: of(m.audits),
-		Differences: of(m.differences), FilterErrors: of(m.filterErrors), Oversized: of(m.oversized),
-		UnknownOlds: of(m.unknownOlds), Publish: m.publishSeconds.WithLabelValues(pipeline),
-		Delivery: m.deliverySeconds.WithLabelValues(pipeline), all: m, pipeline: pipeline, name: name,
-		kinds: m.kindsOf(pipeline, name),
+		Counters: Counters{
+			Failures: of(m.failures), Relists: of(m.relists), Gaps: of(m.gaps), Synthesized: of(m.synthesized),
+			Suppressed: of(m.suppressed), Histories: of(m.histories), Resyncs: of(m.resyncs), Audits: of(m.audits),
+			Differences: of(m.differences), FilterErrors: of(m.filterErrors), Oversized: of(m.oversized),
+			UnknownOlds: of(m.unknownOlds),
+		},
+		Publish: m.publishSeconds.WithLabelValues(pipeline), Delivery: m.deliverySeconds.WithLabelValues(pipeline),
+		all: m, pipeline: pipeline, name: name, kinds: m.kindsOf(pipeline, name),
 	}
 }
 
