@@ -797,7 +797,7 @@ var firstCase = slices.Concat(
 			`kube.Expired(err) && s.oldest(err) == 0`, `false`,
 			"TestWatches_that_are_all_too_old_are_not_asked_for_one_after_the_other"),
 		broken("a shared watch begins at the lowest version of those who share it",
-			`s.first, s.start = after, after`, `return nil`,
+			`s.first, s.recent.start = after, after`, `return nil`,
 			"TestWatches_begin_at_a_start_where_all_members_find_their_places"),
 	)),
 	in("internal/bridge/resync.go",
