@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
@@ -22,13 +21,7 @@ import (
 
 // tailFlags are what the command line of tail says.
 type tailFlags struct {
-	config, pipeline string
-	nats             config.NATS
-	kafka            config.Kafka
-	mechanism        string
-	tls              config.TLS
-	withTLS          bool
-
+	logFlags
 	subjects, namespaces, names, ops []string
 	allNamespaces                    bool
 	fromStart, follow                bool
@@ -93,43 +86,6 @@ func (f *tailFlags) selecting(cmd *cobra.Command) {
 	})
 }
 
-func (f *tailFlags) connecting(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVarP(&f.config, "config", "c", "",
-		"take servers or brokers, stream or topic, and credentials from the bridge's configuration `file`")
-	flags.StringVar(&f.pipeline, "pipeline", "", "only events of this pipeline, and with --config its stream or topic")
-	flags.StringSliceVarP(&f.nats.Servers, "server", "s", nil,
-		"NATS servers (default $NATS_URL, else nats://127.0.0.1:4222)")
-	flags.StringVar(&f.nats.Stream, "stream", "", "JetStream stream (default KUBERNETES)")
-	flags.StringSliceVar(&f.kafka.Brokers, "brokers", nil, "Kafka brokers, host:port")
-	flags.StringVar(&f.kafka.Topic, "topic", "",
-		"Kafka topic, or as a template of the configuration, all that fit (default kubernetes)")
-	flags.StringVar(&f.nats.CredsFile, "creds", "", "credentials `file` of the NATS user (JWT and seed)")
-	flags.StringVar(&f.nats.NKeyFile, "nkey", "", "`file` with the NATS user's NKey seed")
-	flags.StringVar(&f.mechanism, "sasl-mechanism", "",
-		"how Kafka is told who we are: plain, scram-sha-256, scram-sha-512 or oauthbearer")
-	flags.StringVar(&f.nats.TokenFile, "token-file", "", "`file` with the token")
-	flags.StringVar(&f.nats.User, "user", "", "user `name`; the password is in --password-file")
-	flags.StringVar(&f.nats.PasswordFile, "password-file", "", "`file` with the user's password")
-	flags.BoolVar(&f.withTLS, "tls", false,
-		"connect to Kafka with TLS (NATS: tls://), and trust the system's authorities unless --tls-ca names others")
-	flags.StringVar(&f.tls.CAFile, "tls-ca", "",
-		"`file` with the authorities that the server's certificate is checked against")
-	flags.StringVar(&f.tls.CertFile, "tls-cert", "", "`file` with the client's certificate")
-	flags.StringVar(&f.tls.KeyFile, "tls-key", "", "`file` with the client's key")
-	for _, name := range []string{"creds", "nkey", "token-file", "password-file", "tls-ca", "tls-cert", "tls-key"} {
-		_ = cmd.MarkFlagFilename(name)
-	}
-	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
-	cmdutil.Complete(cmd, "sasl-mechanism", func() []string {
-		return []string{
-			string(config.Plain), string(config.ScramSHA256), string(config.ScramSHA512),
-			string(config.OAuthBearer),
-		}
-	})
-	cmdutil.Complete(cmd, "pipeline", func() []string { return cmdutil.PipelinesIn(f.config) })
-}
-
 func (f *tailFlags) run(cmd *cobra.Command, s *cmdutil.Streams, args []string) error {
 	if err := f.check(cmd.Flags().Changed); err != nil {
 		return err
@@ -154,7 +110,7 @@ func (f *tailFlags) run(cmd *cobra.Command, s *cmdutil.Streams, args []string) e
 	if err := f.readable(); err != nil {
 		return err
 	}
-	l, err := f.open(from, cfg.Notice)
+	l, err := from.open(natslog.Config{Subjects: f.subjects, Wait: f.follow, Notice: cfg.Notice})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
@@ -22,9 +25,56 @@ type logSource struct {
 	kafka *config.Kafka
 }
 
+// logFlags are what the command line says of where a log is, and as whom it is read.
+type logFlags struct {
+	config, pipeline string
+	nats             config.NATS
+	kafka            config.Kafka
+	mechanism        string
+	tls              config.TLS
+	withTLS          bool
+}
+
+func (f *logFlags) connecting(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.config, "config", "c", "",
+		"take servers or brokers, stream or topic, and credentials from the bridge's configuration `file`")
+	flags.StringVar(&f.pipeline, "pipeline", "", "only events of this pipeline, and with --config its stream or topic")
+	flags.StringSliceVarP(&f.nats.Servers, "server", "s", nil,
+		"NATS servers (default $NATS_URL, else nats://127.0.0.1:4222)")
+	flags.StringVar(&f.nats.Stream, "stream", "", "JetStream stream (default KUBERNETES)")
+	flags.StringSliceVar(&f.kafka.Brokers, "brokers", nil, "Kafka brokers, host:port")
+	flags.StringVar(&f.kafka.Topic, "topic", "",
+		"Kafka topic, or as a template of the configuration, all that fit (default kubernetes)")
+	flags.StringVar(&f.nats.CredsFile, "creds", "", "credentials `file` of the NATS user (JWT and seed)")
+	flags.StringVar(&f.nats.NKeyFile, "nkey", "", "`file` with the NATS user's NKey seed")
+	flags.StringVar(&f.mechanism, "sasl-mechanism", "",
+		"how Kafka is told who we are: plain, scram-sha-256, scram-sha-512 or oauthbearer")
+	flags.StringVar(&f.nats.TokenFile, "token-file", "", "`file` with the token")
+	flags.StringVar(&f.nats.User, "user", "", "user `name`; the password is in --password-file")
+	flags.StringVar(&f.nats.PasswordFile, "password-file", "", "`file` with the user's password")
+	flags.BoolVar(&f.withTLS, "tls", false,
+		"connect to Kafka with TLS (NATS: tls://), and trust the system's authorities unless --tls-ca names others")
+	flags.StringVar(&f.tls.CAFile, "tls-ca", "",
+		"`file` with the authorities that the server's certificate is checked against")
+	flags.StringVar(&f.tls.CertFile, "tls-cert", "", "`file` with the client's certificate")
+	flags.StringVar(&f.tls.KeyFile, "tls-key", "", "`file` with the client's key")
+	for _, name := range []string{"creds", "nkey", "token-file", "password-file", "tls-ca", "tls-cert", "tls-key"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	cmdutil.Complete(cmd, "sasl-mechanism", func() []string {
+		return []string{
+			string(config.Plain), string(config.ScramSHA256), string(config.ScramSHA512),
+			string(config.OAuthBearer),
+		}
+	})
+	cmdutil.Complete(cmd, "pipeline", func() []string { return cmdutil.PipelinesIn(f.config) })
+}
+
 // source says what is read from: what flags say, else the configuration, else the environment. given says which flags
 // are on the command line.
-func (f *tailFlags) source(given func(string) bool) (logSource, error) {
+func (f *logFlags) source(given func(string) bool) (logSource, error) {
 	var from logSource
 	if f.config != "" {
 		var err error
@@ -45,7 +95,7 @@ func (f *tailFlags) source(given func(string) bool) (logSource, error) {
 }
 
 // servers merges the flags into what the configuration says of NATS; nil: it says nothing.
-func (f *tailFlags) servers(from *config.NATS) (*config.NATS, error) {
+func (f *logFlags) servers(from *config.NATS) (*config.NATS, error) {
 	flags := f.nats
 	if f.tls != (config.TLS{}) {
 		flags.TLS = &f.tls
@@ -87,7 +137,7 @@ func checkServers(from string, servers []string) error {
 }
 
 // readable names the flag whose file cannot be read, or is empty.
-func (f *tailFlags) readable() error {
+func (f *logFlags) readable() error {
 	for _, named := range []struct{ flag, file string }{
 		{"creds", f.nats.CredsFile},
 		{"nkey", f.nats.NKeyFile},
@@ -161,15 +211,12 @@ type closingLog interface {
 	Close()
 }
 
-// open returns the log. It reads the files of secrets.
-func (f *tailFlags) open(from logSource, notice func(string)) (l closingLog, err error) {
+// open returns the log: Kafka's, or that of NATS with what cfg says of it. It reads the files of secrets.
+func (from logSource) open(cfg natslog.Config) (l closingLog, err error) {
 	if from.kafka != nil {
-		return openKafka(from.kafka, notice)
+		return openKafka(from.kafka, cfg.Notice)
 	}
-	cfg := natslog.Config{
-		Servers: from.nats.Servers, Stream: from.nats.Stream, Subjects: f.subjects, Wait: f.follow,
-		Notice: notice,
-	}
+	cfg.Servers, cfg.Stream = from.nats.Servers, from.nats.Stream
 	if cfg.Auth, cfg.TLS, err = wiring.NATSAccess(&from.nats.NATSAccess); err != nil {
 		return nil, &exit.InputError{Err: err}
 	}

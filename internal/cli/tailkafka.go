@@ -28,7 +28,7 @@ func firstGiven(given func(string) bool, flags []string) string {
 }
 
 // checkKafka refuses flags of Kafka that do not go together.
-func (f *tailFlags) checkKafka(given func(string) bool) error {
+func (f *logFlags) checkKafka(given func(string) bool) error {
 	ofKafka, ofNATS := firstGiven(given, kafkaFlags), firstGiven(given, natsFlags)
 	mechanisms := []config.Mechanism{config.Plain, config.ScramSHA256, config.ScramSHA512, config.OAuthBearer}
 	switch mechanism := config.Mechanism(f.mechanism); {
@@ -62,7 +62,7 @@ func (f *tailFlags) checkKafka(given func(string) bool) error {
 }
 
 // fits refuses flags that are for another kind of broker than the configuration names.
-func (f *tailFlags) fits(from logSource, given func(string) bool) error {
+func (f *logFlags) fits(from logSource, given func(string) bool) error {
 	flags, ours, theirs := kafkaFlags, "NATS", "Kafka"
 	if from.kafka != nil {
 		flags, ours, theirs = natsFlags, theirs, ours
@@ -75,7 +75,7 @@ func (f *tailFlags) fits(from logSource, given func(string) bool) error {
 }
 
 // brokers merges the flags into what the configuration says of Kafka; nil: it says nothing.
-func (f *tailFlags) brokers(from *config.Kafka) (*config.Kafka, error) {
+func (f *logFlags) brokers(from *config.Kafka) (*config.Kafka, error) {
 	if from == nil {
 		from = &config.Kafka{Topic: "kubernetes"}
 	}
