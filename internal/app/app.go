@@ -32,28 +32,11 @@ import (
 
 // process is what one run consists of, besides its pipelines.
 type process struct {
-	// cfg is what the process has begun with: of what cannot change it is right.
-	cfg   *config.Config
-	parse func(data []byte) (*config.Config, config.Problems, error)
-	// fromArgs: there is no file, so errors name flags.
-	fromArgs  bool
-	format    stdout.Format // of what is printed
-	host      string        // of the API server
-	apiServer string        // its URL, without a user
-	out       io.Writer
-	log       *slog.Logger
-	level     *slog.LevelVar
-	api       *rest.Config
-	client    *kube.Client
-	catalog   *catalog.Catalog
-	// namespaces run from when something selects by them: then selects has closed selecting.
-	namespaces *catalog.Namespaces
-	selecting  chan struct{}
-	selects    func()
-	registry   *prometheus.Registry
-	metrics    *health.Metrics
-	// watches is nil where there is nothing to share, and will not be.
-	watches *sharing.Watches
+	builder
+	report
+	parse    func(data []byte) (*config.Config, config.Problems, error)
+	level    *slog.LevelVar
+	registry *prometheus.Registry
 	// reloads is nil where there is no file that can be read again.
 	reloads *reloads
 
@@ -62,6 +45,41 @@ type process struct {
 	turn    sync.Mutex
 	current *config.Config
 	fleet   *fleet
+}
+
+// builder makes what a configuration names: pipelines, checkpoints, the embedded server.
+type builder struct {
+	keys
+	cluster
+	// cfg is what the process has begun with: of what cannot change it is right.
+	cfg     *config.Config
+	format  stdout.Format // of what is printed
+	out     io.Writer
+	log     *slog.Logger
+	metrics *health.Metrics
+	// watches is nil where there is nothing to share, and will not be.
+	watches *sharing.Watches
+}
+
+// cluster is the API server, and what tells of its resources and namespaces.
+type cluster struct {
+	host      string // of the API server
+	apiServer string // its URL, without a user
+	api       *rest.Config
+	client    *kube.Client
+	catalog   *catalog.Catalog
+	// namespaces run from when something selects by them: then selects has closed selecting.
+	namespaces *catalog.Namespaces
+	selecting  chan struct{}
+	selects    func()
+}
+
+// report is what a process tells of itself.
+type report struct {
+	// started is when the process was, and file the path of its configuration, if it has one.
+	started time.Time
+	file    string
+	build   Build
 
 	mu        sync.Mutex
 	pipelines []*bridge.Pipeline
@@ -70,10 +88,6 @@ type process struct {
 	unstarted error // what the API server last refused, or nil
 	// uid is the cluster's, once the API server has told it.
 	uid string
-	// started is when the process was, and file the path of its configuration, if it has one.
-	started time.Time
-	file    string
-	build   Build
 }
 
 // Options say what a run consists of.
@@ -103,11 +117,12 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	cfg := o.Config
 	p := &process{
-		cfg: cfg, current: cfg, parse: o.Parse, fromArgs: o.File == "", format: o.Format, out: o.Out, level: &slog.LevelVar{},
-		registry: prometheus.NewRegistry(), selecting: make(chan struct{}), started: time.Now(), file: o.File, build: o.Build,
+		builder: builder{keys: keys{fromArgs: o.File == ""}, cfg: cfg, format: o.Format, out: o.Out},
+		report:  report{started: time.Now(), file: o.File, build: o.Build},
+		current: cfg, parse: o.Parse, level: &slog.LevelVar{}, registry: prometheus.NewRegistry(),
 	}
 	p.level.Set(level(cfg.Log.Level))
-	p.log, p.selects = newLogger(o.Err, cfg.Log, p.level), sync.OnceFunc(func() { close(p.selecting) })
+	p.log = newLogger(o.Err, cfg.Log, p.level)
 	if o.Klog != nil {
 		o.Klog(slog.New(quiet{p.log.Handler()}))
 	}
@@ -178,6 +193,8 @@ func (p *process) reach() error {
 		return err
 	}
 	p.host, p.apiServer = at.Host, at.String()
+	p.selecting = make(chan struct{})
+	p.selects = sync.OnceFunc(func() { close(p.selecting) })
 	if p.client, err = kube.NewClient(api); err != nil {
 		return err
 	}
@@ -207,16 +224,16 @@ func anyResource(c *config.Config, is func(*config.Resource) bool) bool {
 
 // running returns the pipelines; none before all have started, so that a process is not called ready for the first of
 // them.
-func (p *process) running() []*bridge.Pipeline {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.pipelines)
+func (r *report) running() []*bridge.Pipeline {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.pipelines)
 }
 
-func (p *process) setPipelines(all []*bridge.Pipeline) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pipelines = all
+func (r *report) setPipelines(all []*bridge.Pipeline) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pipelines = all
 }
 
 // launch makes a fleet of the configuration that holds now; from then on the fleet is told of others.
@@ -242,23 +259,23 @@ func (p *process) heed(ctx context.Context, hangups <-chan os.Signal, work func(
 }
 
 // idle says why there are no pipelines, and whether that is as it should be.
-func (p *process) idle() (line string, ready bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (r *report) idle() (line string, ready bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case p.standing != nil:
-		return p.standing.idle()
-	case p.unstarted != nil:
-		return "starting: " + p.unstarted.Error(), false
+	case r.standing != nil:
+		return r.standing.idle()
+	case r.unstarted != nil:
+		return "starting: " + r.unstarted.Error(), false
 	default:
 		return "starting: the API server has not answered yet", false
 	}
 }
 
-func (p *process) setStartError(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unstarted = err
+func (r *report) setStartError(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unstarted = err
 }
 
 // registerWatches registers metrics of watches that are shared.

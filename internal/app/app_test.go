@@ -32,7 +32,7 @@ import (
 )
 
 func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
-	p := &process{log: slog.New(slog.DiscardHandler)}
+	p := &process{builder: builder{log: slog.New(slog.DiscardHandler)}}
 	var lines []string // one for each question, from before it
 	idle := func() string {
 		line, ready := p.idle()
@@ -47,7 +47,7 @@ func TestIdle_says_what_the_last_question_was_answered(t *testing.T) {
 	})
 	p.client = must.Get(kube.NewClient(&rest.Config{Host: api.URL}))(t)
 	defer p.client.CloseIdleConnections()
-	uid := must.Get(p.cluster(t.Context()))(t)
+	uid := must.Get(p.awaitCluster(t.Context()))(t)
 	require.True(t, uid != "" && len(lines) == 2, "%v %v", uid, lines)
 	const before = "starting: the API server has not answered yetfalse"
 	assert.True(t, lines[0] == before && strings.Contains(lines[1], "not for the bridge") && idle() == before,
@@ -61,7 +61,7 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
     {name: a, resources: [{resource: pods}], sink: {stdout: {}}},
     {name: b, resources: [{resource: pods}], sink: {embedded: {listen: %q}}}]}`, t.TempDir(), taken.Addr()))
 	require.NoError(t, err)
-	broker := must.Get((&process{log: slog.New(slog.DiscardHandler)}).embedded(cfg))(t)
+	broker := must.Get((&process{builder: builder{log: slog.New(slog.DiscardHandler)}}).embedded(cfg))(t)
 	require.NotNil(t, broker, "%v", broker)
 	err = broker.server.Run(t.Context())
 	assert.ErrorContains(t, err, "or set pipelines[1].sink.embedded.listen to another address")
@@ -70,7 +70,7 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
 func TestProfiles_are_served_only_if_asked_for(t *testing.T) {
 	for asked, want := range map[bool]int{false: http.StatusNotFound, true: http.StatusOK} {
 		p := &process{
-			cfg:      &config.Config{Server: config.Server{Listen: "127.0.0.1:8080", Profiling: asked}},
+			builder:  builder{cfg: &config.Config{Server: config.Server{Listen: "127.0.0.1:8080", Profiling: asked}}},
 			registry: prometheus.NewRegistry(),
 		}
 		handler := p.handler()
@@ -90,9 +90,12 @@ func TestServers_guard_all_paths(t *testing.T) {
 		"127.0.0.1:0": {http.StatusForbidden, http.StatusServiceUnavailable},
 	} {
 		p := &process{
-			cfg:      &config.Config{Server: config.Server{Listen: "127.0.0.1:0", Admin: admin, Profiling: true}},
+			builder: builder{
+				cfg: &config.Config{Server: config.Server{Listen: "127.0.0.1:0", Admin: admin, Profiling: true}},
+				log: slog.New(slog.DiscardHandler),
+			},
+			report:   report{unstarted: errors.New("dial https://me:secret@api: \x1b[31mno")},
 			registry: prometheus.NewRegistry(),
-			log:      slog.New(slog.DiscardHandler), unstarted: errors.New("dial https://me:secret@api: \x1b[31mno"),
 		}
 		servers := must.Get(p.listen())(t)
 		require.Len(t, servers, len(posts))
@@ -174,7 +177,7 @@ func TestReach_keeps_the_user_of_an_address_to_itself(t *testing.T) {
 		"u}}]\nusers: [{name: u, user: {}}]\nclusters: [{name: c, cluster: {server: " +
 		"'http://bridge:canary@127.0.0.1:1/path'}}]\n"
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
-	p := &process{cfg: &config.Config{Kubernetes: config.Kubernetes{Kubeconfig: kubeconfig}}}
+	p := &process{builder: builder{cfg: &config.Config{Kubernetes: config.Kubernetes{Kubeconfig: kubeconfig}}}}
 	require.NoError(t, p.reach())
 	assert.Equal(t, "127.0.0.1:1", p.host, "host, address")
 	assert.Equal(t, "http://127.0.0.1:1/path", p.apiServer, "host, address")

@@ -68,9 +68,9 @@ type output = testlog.Text
 func assembled(t *testing.T, file string, log *output) *process {
 	t.Helper()
 	p := &process{
-		out: io.Discard, log: newLogger(log, config.Log{Format: config.FormatText}, slog.LevelInfo), level: &slog.LevelVar{},
-		registry: prometheus.NewRegistry(),
-		file:     file, selects: func() {},
+		builder: builder{out: io.Discard, log: newLogger(log, config.Log{Format: config.FormatText}, slog.LevelInfo)},
+		report:  report{file: file},
+		level:   &slog.LevelVar{}, registry: prometheus.NewRegistry(),
 		parse: func(data []byte) (*config.Config, config.Problems, error) { return config.LoadRead(file, data) },
 	}
 	data, err := os.ReadFile(file)

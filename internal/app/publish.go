@@ -24,7 +24,7 @@ func (p *process) publish(ctx context.Context) error {
 	if _, err := p.embedded(p.cfg); err != nil {
 		return err
 	}
-	uid, err := p.cluster(ctx)
+	uid, err := p.awaitCluster(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -52,14 +52,14 @@ func (p *process) publish(ctx context.Context) error {
 }
 
 // beside runs what tells of resources and namespaces that come and go, until work has ended.
-func (p *process) beside(ctx context.Context, work func(context.Context) error) error {
+func (c *cluster) beside(ctx context.Context, work func(context.Context) error) error {
 	g, told := errgroup.WithContext(ctx)
 	told, stop := context.WithCancel(told)
-	g.Go(func() error { return p.catalog.Run(told) })
+	g.Go(func() error { return c.catalog.Run(told) })
 	g.Go(func() error {
 		select {
-		case <-p.selecting:
-			return p.namespaces.Run(told)
+		case <-c.selecting:
+			return c.namespaces.Run(told)
 		case <-told.Done():
 			return nil
 		}
@@ -72,18 +72,18 @@ func (p *process) beside(ctx context.Context, work func(context.Context) error) 
 }
 
 // need has told what a configuration's pipelines need to be told of, from now on.
-func (p *process) need(cfg *config.Config) {
+func (c *cluster) need(cfg *config.Config) {
 	if hasWildcards(cfg) {
-		p.catalog.Watch()
+		c.catalog.Watch()
 	}
 	if selectsNamespaces(cfg) {
-		p.selects()
+		c.selects()
 	}
 }
 
 // dataDir is where state is kept, for the log.
-func (p *process) dataDir() string {
-	dir, err := p.cfg.StateDir()
+func (b *builder) dataDir() string {
+	dir, err := b.cfg.StateDir()
 	if err != nil {
 		return err.Error()
 	}
@@ -91,19 +91,19 @@ func (p *process) dataDir() string {
 }
 
 // sayWhere tells a person how to see the events.
-func (p *process) sayWhere(s *embedded.Server) {
-	if !p.fromArgs {
+func (b *builder) sayWhere(s *embedded.Server) {
+	if !b.fromArgs {
 		return
 	}
 	command := "kube-eventbridge tail"
 	if url := s.ClientURL(); url != "nats://127.0.0.1:4222" {
 		command += " --server " + url
 	}
-	p.log.Info("to see the events, run this in a second terminal", "command", command)
+	b.log.Info("to see the events, run this in a second terminal", "command", command)
 }
 
-// cluster waits for the API server's answer to which cluster this is.
-func (p *process) cluster(ctx context.Context) (uid string, err error) {
+// awaitCluster waits for the API server's answer to which cluster this is.
+func (p *process) awaitCluster(ctx context.Context) (uid string, err error) {
 	const longest = 10 * time.Second
 	for delay, tries := 250*time.Millisecond, 0; ; delay, tries = min(2*delay, longest), tries+1 {
 		uid, err = p.client.ClusterUID(ctx)
@@ -124,7 +124,7 @@ func (p *process) cluster(ctx context.Context) (uid string, err error) {
 }
 
 // embedded makes the NATS server that pipelines without a broker of their own publish to; nil if there are none.
-func (p *process) embedded(cfg *config.Config) (*broker, error) {
+func (b *builder) embedded(cfg *config.Config) (*broker, error) {
 	for i := range cfg.Pipelines {
 		e := cfg.Pipelines[i].Sink.Embedded
 		if e == nil {
@@ -135,8 +135,8 @@ func (p *process) embedded(cfg *config.Config) (*broker, error) {
 			return nil, err
 		}
 		server, err := embedded.New(embedded.Config{
-			Listen: e.Listen, ListenKey: p.brokerKey(i), StoreDir: dir, StoreKey: p.storeKey(cfg, i),
-		}, p.log.With("component", "nats"))
+			Listen: e.Listen, ListenKey: b.brokerKey(i), StoreDir: dir, StoreKey: b.storeKey(cfg, i),
+		}, b.log.With("component", "nats"))
 		if err != nil {
 			return nil, err
 		}
@@ -146,40 +146,41 @@ func (p *process) embedded(cfg *config.Config) (*broker, error) {
 }
 
 // pipeline returns what pipeline i of a configuration is made of, without a checkpoint.
-func (p *process) pipeline(cfg *config.Config, i int, uid string, server *broker) (b bridge.Config, err error) {
+func (b *builder) pipeline(cfg *config.Config, i int, uid string, server *broker) (made bridge.Config, err error) {
 	c := &cfg.Pipelines[i]
-	id := p.identity(c, uid)
-	specs, subject, err := p.wiring().Streams(c, id)
+	id := b.identity(c, uid)
+	specs, subject, err := b.wiring().Streams(c, id)
 	if err != nil {
-		return b, err
+		return made, err
 	}
 	clock := &sinkkafka.Clock{} // a session that follows another one does not go back in time
 	to := func(epoch func() uint64) (sink.Sink, error) {
-		return p.wiring().Sink(c, id, server.embedded(), subject, clock, epoch)
+		return b.wiring().Sink(c, id, server.embedded(), subject, clock, epoch)
 	}
 	if _, err := to(nil); err != nil { // before anything has begun
-		return b, fmt.Errorf("pipeline %s: %w", c.Name, err)
+		return made, fmt.Errorf("pipeline %s: %w", c.Name, err)
 	}
-	b = wiring.Pipeline(cfg, c, id)
-	b.Streams, b.Client, b.Watches, b.Catalog, b.Namespaces = specs, p.client, p.watches, p.catalog, p.namespaces
-	b.Sink, b.Metrics, b.Log = to, p.metrics, p.log
-	return b, nil
+	made = wiring.Pipeline(cfg, c, id)
+	made.Streams, made.Client, made.Watches = specs, b.client, b.watches
+	made.Catalog, made.Namespaces = b.catalog, b.namespaces
+	made.Sink, made.Metrics, made.Log = to, b.metrics, b.log
+	return made, nil
 }
 
 // wiring makes the parts of pipelines.
-func (p *process) wiring() *wiring.Wiring {
+func (b *builder) wiring() *wiring.Wiring {
 	return &wiring.Wiring{
-		Log: p.log, Elected: p.cfg.LeaderElection != nil, Out: p.out, Format: p.format, APIServer: p.apiServer,
+		Log: b.log, Elected: b.cfg.LeaderElection != nil, Out: b.out, Format: b.format, APIServer: b.apiServer,
 	}
 }
 
 // store opens the checkpoint of pipeline i of a configuration.
-func (p *process) store(cfg *config.Config, i int, id checkpoint.Identity) (wiring.Store, error) {
-	s, err := p.wiring().Store(cfg, &cfg.Pipelines[i], id)
-	return s, p.checkpointError(cfg, i, err)
+func (b *builder) store(cfg *config.Config, i int, id checkpoint.Identity) (wiring.Store, error) {
+	s, err := b.wiring().Store(cfg, &cfg.Pipelines[i], id)
+	return s, b.checkpointError(cfg, i, err)
 }
 
 // identity says whose the checkpoint of a pipeline is.
-func (p *process) identity(c *config.Pipeline, uid string) checkpoint.Identity {
-	return checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(p.cfg.Cluster, uid), Pipeline: c.Name}
+func (b *builder) identity(c *config.Pipeline, uid string) checkpoint.Identity {
+	return checkpoint.Identity{ClusterUID: uid, Cluster: cmp.Or(b.cfg.Cluster, uid), Pipeline: c.Name}
 }

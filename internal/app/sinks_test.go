@@ -138,7 +138,7 @@ func parsed(t *testing.T, sink string) *config.Config {
 
 // converted makes the sink of the one pipeline as run does.
 func converted(cfg *config.Config) error {
-	p := &process{cfg: cfg, out: io.Discard, log: slog.New(slog.DiscardHandler)}
+	p := &process{builder: builder{cfg: cfg, out: io.Discard, log: slog.New(slog.DiscardHandler)}}
 	broker, err := p.embedded(cfg)
 	if err != nil {
 		return err

@@ -34,15 +34,15 @@ func (p *process) told() status.Process {
 	return t
 }
 
-func (p *process) setCluster(uid string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.uid = uid
+func (r *report) setCluster(uid string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uid = uid
 }
 
 // clusterUID is empty before the API server has told it.
-func (p *process) clusterUID() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.uid
+func (r *report) clusterUID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.uid
 }

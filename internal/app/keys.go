@@ -13,33 +13,39 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
+// keys names settings as the user does.
+type keys struct {
+	// fromArgs: there is no file, so errors name flags.
+	fromArgs bool
+}
+
 // listenKey is what the user calls the address of metrics and health.
-func (p *process) listenKey() string {
-	if p.fromArgs {
+func (k keys) listenKey() string {
+	if k.fromArgs {
 		return "--listen"
 	}
 	return "server.listen"
 }
 
 // brokerKey is what the user calls the address of the embedded server of pipeline i.
-func (p *process) brokerKey(i int) string {
-	if p.fromArgs {
+func (k keys) brokerKey(i int) string {
+	if k.fromArgs {
 		return "--broker-listen"
 	}
 	return fmt.Sprintf("pipelines[%d].sink.embedded.listen", i)
 }
 
 // storeKey is what the user calls the directory of the embedded server of pipeline i of a configuration.
-func (p *process) storeKey(cfg *config.Config, i int) string {
+func (k keys) storeKey(cfg *config.Config, i int) string {
 	if e := cfg.Pipelines[i].Sink.Embedded; e != nil && e.StoreDir != "" {
 		return fmt.Sprintf("pipelines[%d].sink.embedded.storeDir", i)
 	}
-	return p.dataKey()
+	return k.dataKey()
 }
 
 // dataKey is what the user calls the directory of all state.
-func (p *process) dataKey() string {
-	if p.fromArgs {
+func (k keys) dataKey() string {
+	if k.fromArgs {
 		return "--data-dir"
 	}
 	return "dataDir"
@@ -47,8 +53,8 @@ func (p *process) dataKey() string {
 
 // checkpointError adds to why the checkpoint of pipeline i of a configuration cannot be used which setting names
 // another.
-func (p *process) checkpointError(cfg *config.Config, i int, err error) error {
-	key := p.dataKey()
+func (k keys) checkpointError(cfg *config.Config, i int, err error) error {
+	key := k.dataKey()
 	if cfg.Pipelines[i].Checkpoint.File.Path != "" {
 		key = fmt.Sprintf("pipelines[%d].checkpoint.file.path", i)
 	}
