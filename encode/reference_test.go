@@ -20,12 +20,12 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// page is the part of docs/events.md from a heading to the next one of its rank.
+// page is the part of docs/event-reference.md from a heading to the next one of its rank.
 func page(t *testing.T, heading string) string {
 	t.Helper()
-	text := must.Get(os.ReadFile("../docs/events.md"))(t)
+	text := must.Get(os.ReadFile("../docs/event-reference.md"))(t)
 	_, rest, found := strings.Cut(string(text), "\n"+heading+"\n")
-	require.True(t, found, "docs/events.md has no %q", heading)
+	require.True(t, found, "docs/event-reference.md has no %q", heading)
 	rank, _, _ := strings.Cut(heading, " ")
 	part, _, _ := strings.Cut(rest, "\n"+rank+" ")
 	return part
@@ -111,11 +111,11 @@ func TestReference_has_every_attribute_type_and_reason(t *testing.T) {
 	} {
 		assert.GreaterOrEqual(t, len(c.has), 6, "only %d of kind %s were found", len(c.has), c.what)
 		for _, name := range c.has {
-			assert.Contains(t, c.mentioned, name, "docs/events.md does not have the %s", c.what)
+			assert.Contains(t, c.mentioned, name, "docs/event-reference.md does not have the %s", c.what)
 		}
 		for _, name := range c.documents {
 			assert.True(t, name == c.what || slices.Contains(c.has, name),
-				"docs/events.md has the %s %s, which nothing writes", c.what, name)
+				"docs/event-reference.md has the %s %s, which nothing writes", c.what, name)
 		}
 	}
 }

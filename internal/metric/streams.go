@@ -74,7 +74,7 @@ func streams() []Metric {
 		{
 			Name: "histories_total", Type: Counter, Labels: each,
 			Help: "Histories of the API server that were seen to begin, as when etcd is restored.",
-			Look: "More than 0: `resourceversion` compares within an [epoch](events.md#epochs) of `sequence` only.",
+			Look: "More than 0: `resourceversion` compares within an [epoch](event-reference.md#epochs) of `sequence` only.",
 		},
 		{
 			Name: "resyncs_total", Type: Counter, Labels: each,

@@ -118,9 +118,9 @@ func (s *streamJudge) behind(m *mark, next int) time.Duration {
 const compactionLag = 2 * time.Second
 
 // avoidable reports whether a state that a gap hides could still be read from etcd when the gap was announced, and
-// the bridge could have known of it. Not so: what was created and deleted within the gap, as docs/events.md says; the
-// comings and goings of a selection; what is folded; and the gaps of an etcd that was restored and of a log that was
-// lost, behind which everything is listed and nothing is read back.
+// the bridge could have known of it. Not so: what was created and deleted within the gap, as docs/event-reference.md
+// says; comings and goings of a selection; what is folded; and the gaps of an etcd that was restored and of a log that
+// was lost, behind which everything is listed and nothing is read back.
 //
 // The bridge may hide such states all the same: its reads are limited in number and time (source.Recovery), and it may
 // lack permission. The gap's message has to say so. They are counted, for whoever limits how many there may be, and are

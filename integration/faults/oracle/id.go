@@ -125,8 +125,8 @@ var (
 	escape = strings.NewReplacer(".", "%2E", "%", "%25")
 )
 
-// scope is the part of a marker's id that stands for namespace and selectors. docs/events.md promises eight hex
-// digits; the bridge makes them with FNV-1a-32, and another hash would be another id for what a consumer has seen
+// scope is the part of a marker's id that stands for namespace and selectors. docs/event-reference.md promises eight
+// hex digits; the bridge makes them with FNV-1a-32, and another hash would be another id for what a consumer has seen
 // already.
 func (s Stream) scope() string {
 	h := fnv.New32a()
