@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 )
+
+const kubectlName = "kubectl"
 
 // NodeBinaries returns a directory with what makes a cluster with nodes of a control plane, and with what its users
 // type: kube-controller-manager, kube-scheduler, kube-proxy, kubelet, kubectl and helm. They are built as [Binaries]
@@ -33,12 +37,28 @@ func NodeBinaries(ctx context.Context, log io.Writer) (string, error) {
 	return b.dir, nil
 }
 
+// Kubectl returns the path of a kubectl: the one on the path, or one that is built as [NodeBinaries] builds.
+func Kubectl(ctx context.Context, log io.Writer) (string, error) {
+	if path, err := exec.LookPath(kubectlName); err == nil {
+		return path, nil
+	}
+	b, err := newBuild(log)
+	if err == nil {
+		b.targets, err = b.nodeTargets()
+	}
+	if err != nil {
+		return "", err
+	}
+	b.targets = slices.DeleteFunc(b.targets, func(t target) bool { return t.name != kubectlName })
+	return filepath.Join(b.dir, kubectlName), b.run(ctx)
+}
+
 var helmRequirement = regexp.MustCompile(`(?m)^\s*helm\.sh/helm/v4 (v\S+)`)
 
 func (b *build) nodeTargets() ([]target, error) {
 	kube := b.version["k8s.io/kubernetes"]
 	var targets []target
-	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"} {
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", kubectlName} {
 		targets = append(targets, target{
 			name: name, pkg: "k8s.io/kubernetes/cmd/" + name, version: kube,
 			flags: versionFlags(kube), takes: "about a minute",

@@ -24,8 +24,6 @@ var (
 	quote = regexp.MustCompile("(?ms)^<!-- (file|part of): (\\S+) -->\n```[a-z]*\n(.*?)\n```$")
 	// sample is a block of what an example has printed.
 	sample = regexp.MustCompile("(?ms)^```json\n(.*?)\n```$")
-	// link is one to a file of the repository, or to a heading of one.
-	link = regexp.MustCompile(`\]\(([^):]*?)(?:#([^)]*))?\)`)
 )
 
 // eachPage calls check with each page's name and text.
@@ -96,35 +94,4 @@ func TestPages_show_events_of_which_nothing_is_missing(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestPages_link_to_what_is_there(t *testing.T) {
-	t.Parallel()
-	eachPage(t, func(name, text string) {
-		for _, l := range link.FindAllStringSubmatch(text, -1) {
-			target := filepath.Join(pages, l[1])
-			if l[1] == "" {
-				target = filepath.Join(pages, name)
-			}
-			b, err := os.ReadFile(target)
-			if info, serr := os.Stat(target); serr == nil && info.IsDir() {
-				continue
-			}
-			assert.NoError(t, err, "%s links to %s", name, l[1])
-			if l[2] != "" && !strings.Contains("\n"+anchors(string(b)), "\n"+l[2]+"\n") {
-				t.Errorf("%s links to %s#%s, which is no heading there", name, l[1], l[2])
-			}
-		}
-	})
-}
-
-// anchors returns what headings can be linked to by, a line each.
-func anchors(text string) string {
-	var all strings.Builder
-	for line := range strings.Lines(text) {
-		if heading := strings.TrimLeft(line, "#"); heading != line {
-			all.WriteString(strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(heading, " ")), " ", "-"))
-		}
-	}
-	return all.String()
 }

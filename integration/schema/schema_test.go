@@ -4,6 +4,7 @@ package schema
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -66,9 +67,11 @@ buffer: {maxBytes: 1048576}
 	whole := alternative.ReplaceAll(files["the example"], []byte("$1$2"))
 	whole = regexp.MustCompile(`(?m)^      (nats|embedded|stdout):`).ReplaceAll(whole, []byte("      # $1:"))
 	files["the example's Kafka"] = onlyKafka(whole)
-	for i, block := range configuration.FindAllSubmatch(read(t, root+"README.md"), -1) {
-		if bytes.Contains(block[1], []byte("pipelines:")) {
-			files["README "+string(rune('a'+i))] = block[1]
+	for _, page := range append(must.Get(filepath.Glob(root+"docs/*.md"))(t), root+"README.md") {
+		for i, block := range configuration.FindAllSubmatch(read(t, page), -1) {
+			if bytes.Contains(block[1], []byte("pipelines:")) {
+				files[fmt.Sprintf("%s, block %d", page, i+1)] = block[1]
+			}
 		}
 	}
 	for name, text := range files {
