@@ -23,6 +23,16 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Backoff is how long to wait after the n-th failure, from 1: doubling from first to most, less up to a half at random.
+func Backoff(n int, first, most time.Duration) time.Duration {
+	d := first
+	for ; n > 1 && d < most; n-- {
+		d *= 2
+	}
+	d = min(d, most)
+	return d - rand.N(d/2+1)
+}
+
 // Between attempts of [Again], shortened by up to a half at random.
 const (
 	ShortestWait = 50 * time.Millisecond

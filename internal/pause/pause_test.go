@@ -30,6 +30,14 @@ func TestFor_waits_as_long_as_it_is_told_or_until_the_context_ends(t *testing.T)
 	})
 }
 
+func TestBackoff_grows_to_a_bound(t *testing.T) {
+	for n := 1; n < 100; n++ {
+		longest := min(100*time.Millisecond<<min(n-1, 20), 2*time.Second)
+		d := pause.Backoff(n, 100*time.Millisecond, 2*time.Second)
+		assert.True(t, d >= longest/2 && d <= longest, "after %d failures: %v", n, d)
+	}
+}
+
 func TestAgain_tries_until_patience_ends_or_another_attempt_does_not_help(t *testing.T) {
 	failed, hopeless := errors.New("failed"), errors.New("hopeless")
 	final := func(err error) bool { return errors.Is(err, hopeless) }

@@ -82,14 +82,6 @@ func TestBase_is_the_same_for_a_name_and_leaves_room_for_partitions(t *testing.T
 	assert.Len(t, seen, 100, "bases of 100 topics")
 }
 
-func TestBackoff_grows_to_a_bound(t *testing.T) {
-	for n := 1; n < 100; n++ {
-		longest := min(100*time.Millisecond<<min(n-1, 20), maxWait)
-		d := backoff(100*time.Millisecond, n)
-		assert.True(t, d >= longest/2 && d <= longest, "after %d failures: %v", n, d)
-	}
-}
-
 func TestLosses_are_named(t *testing.T) {
 	safe := map[string]string{settingUnclean: "false", settingISR: "2", settingCleanup: "delete"}
 	assert.Empty(t, losses(safe, false), "of safe settings")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -215,7 +216,7 @@ func (s *Sink) insist(ctx context.Context, attempt func(context.Context) error) 
 
 // rest waits after the n-th failure, until ctx or Run ends.
 func (s *Sink) rest(ctx context.Context, n int) {
-	t := time.NewTimer(backoff(s.cfg.Wait, n))
+	t := time.NewTimer(pause.Backoff(n, s.cfg.Wait, maxWait))
 	defer t.Stop()
 	select {
 	case <-t.C:

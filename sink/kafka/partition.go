@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,7 +176,7 @@ func (p *partition) deliver(ctx context.Context, l *load) error {
 		}
 		p.failed, unanswered = true, true
 		p.sink.failing(p.String(), err)
-		if pause.For(ctx, backoff(p.sink.cfg.Wait, n)) != nil {
+		if pause.For(ctx, pause.Backoff(n, p.sink.cfg.Wait, maxWait)) != nil {
 			p.settle(l, ctx.Err())
 			return nil
 		}
@@ -188,16 +187,6 @@ func (p *partition) deliver(ctx context.Context, l *load) error {
 func (p *partition) giveUp(l *load, err error) error {
 	p.settle(l, err)
 	return err
-}
-
-// backoff is how long to wait after the n-th failure, from 1.
-func backoff(first time.Duration, n int) time.Duration {
-	d := first
-	for ; n > 1 && d < maxWait; n-- {
-		d *= 2
-	}
-	d = min(d, maxWait)
-	return d - rand.N(d/2+1)
 }
 
 // acknowledged settles a load that the partition has from an offset on; a negative offset is not known.

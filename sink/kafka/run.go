@@ -68,7 +68,7 @@ func (s *Sink) insistOn(ctx context.Context, place string, attempt func(context.
 			return err
 		}
 		s.failing(place, err)
-		if pause.For(ctx, backoff(s.cfg.Wait, n)) != nil {
+		if pause.For(ctx, pause.Backoff(n, s.cfg.Wait, maxWait)) != nil {
 			return ctx.Err()
 		}
 	}

@@ -64,36 +64,38 @@ func parseUsual(data, usual []byte) (n uint64, ok bool) {
 func usualAnswer(stream string) []byte { return fmt.Appendf(nil, `{"stream":%q,`, stream) }
 
 // answered is called with each message that arrives in the inbox.
-func (s *Sink) answered(msg *gonats.Msg) {
-	s.answering.Lock()
-	defer s.answering.Unlock()
-	i, gen, ok := s.window.Parse(msg.Subject)
+func (p *publisher) answered(msg *gonats.Msg) {
+	p.answering.Lock()
+	defer p.answering.Unlock()
+	i, gen, ok := p.window.Parse(msg.Subject)
 	if !ok {
 		return
 	}
-	a, err := parseAnswer(msg.Data, s.usual)
+	a, err := parseAnswer(msg.Data, p.usual)
 	silent := len(msg.Data) == 0 && msg.Header.Get("Status") == "503"
-	if !silent && err == nil && a.Error == nil && a.Stream != "" && a.Stream != s.cfg.Stream {
-		err = fmt.Errorf("stream %s answered instead of %s", a.Stream, s.cfg.Stream)
+	if !silent && err == nil && a.Error == nil && a.Stream != "" && a.Stream != p.cfg.Stream {
+		err = fmt.Errorf("stream %s answered instead of %s", a.Stream, p.cfg.Stream)
 	}
-	m, done, ok := s.window.Take(i, gen, msg, nil)
+	m, done, ok := p.window.Take(i, gen, msg, nil)
 	if !ok {
 		return
 	}
 	switch {
 	case silent:
-		s.finish(i, m, done, sink.Receipt{}, s.nobody(m))
+		p.finish(i, m, done, sink.Receipt{}, p.nobody(m))
 	case err != nil:
-		s.finish(i, m, done, sink.Receipt{}, err)
+		p.finish(i, m, done, sink.Receipt{}, err)
 	case a.Error != nil:
-		s.refused(i, m, done, a.Error)
+		p.refused(i, m, done, a.Error)
 	default:
-		s.acknowledge(mark{a.Sequence, m.ID}, a.Duplicate)
+		if !p.acked.add(mark{a.Sequence, m.ID}, a.Duplicate) {
+			p.state.look() // sequences only ever grow in one log
+		}
 		if a.Duplicate {
-			s.recognised(i, m, done, a.Sequence)
+			p.recognised(i, m, done, a.Sequence)
 			return
 		}
-		s.finish(i, m, done, sink.Receipt{Sequence: a.Sequence}, nil)
+		p.finish(i, m, done, sink.Receipt{Sequence: a.Sequence}, nil)
 	}
 }
 
@@ -101,50 +103,50 @@ func (s *Sink) answered(msg *gonats.Msg) {
 // at the expected last sequence, so that another message may stand behind it. The slot stays taken while the last
 // message of the subject is looked up. Where other keys and streams publish to the subject too, its last message says
 // nothing.
-func (s *Sink) recognised(i int, m *sink.Message, done sink.Done, sequence uint64) {
+func (p *publisher) recognised(i int, m *sink.Message, done sink.Done, sequence uint64) {
 	if !m.Shared && !m.Everywhere {
-		s.lookups <- lookup{slot: i, m: m, done: done, duplicate: sequence}
+		p.lookups <- lookup{slot: i, m: m, done: done, duplicate: sequence}
 		return
 	}
-	s.stats.duplicates.Add(1)
-	s.finish(i, m, done, sink.Receipt{Sequence: sequence, Duplicate: true}, nil)
+	p.duplicates.Add(1)
+	p.finish(i, m, done, sink.Receipt{Sequence: sequence, Duplicate: true}, nil)
 }
 
 // finish gives the slot of a message that was taken back, and tells its fate.
-func (s *Sink) finish(i int, m *sink.Message, done sink.Done, rc sink.Receipt, err error) {
+func (p *publisher) finish(i int, m *sink.Message, done sink.Done, rc sink.Receipt, err error) {
 	if err != nil {
 		err = fmt.Errorf("publish %s: %w", m.Subject, err)
 	}
-	s.window.Release(i)
+	p.window.Release(i)
 	done(rc, err)
 }
 
 // nobody makes an error of the answer that no stream listens to the subject of m.
-func (s *Sink) nobody(m *sink.Message) error {
-	if !natsclient.CoveredByAny(s.cfg.Subjects, m.Subject) {
-		return sink.Permanent(fmt.Errorf("no stream takes this subject; stream %s is for %s", s.cfg.Stream,
-			strings.Join(s.cfg.Subjects, ", ")))
+func (p *publisher) nobody(m *sink.Message) error {
+	if !natsclient.CoveredByAny(p.cfg.Subjects, m.Subject) {
+		return sink.Permanent(fmt.Errorf("no stream takes this subject; stream %s is for %s", p.cfg.Stream,
+			strings.Join(p.cfg.Subjects, ", ")))
 	}
-	s.suspect(fmt.Errorf("stream %s does not answer", s.cfg.Stream))
-	return fmt.Errorf("stream %s: %w", s.cfg.Stream, gonats.ErrNoResponders)
+	p.state.suspect(fmt.Errorf("stream %s does not answer", p.cfg.Stream))
+	return fmt.Errorf("stream %s: %w", p.cfg.Stream, gonats.ErrNoResponders)
 }
 
 // refused deals with an answer that is an error. The slot stays taken while the last message is looked up.
-func (s *Sink) refused(i int, m *sink.Message, done sink.Done, e *jetstream.APIError) {
+func (p *publisher) refused(i int, m *sink.Message, done sink.Done, e *jetstream.APIError) {
 	switch e.ErrorCode {
 	case natsclient.CodeWrongLast, natsclient.CodeWrongLastInProcess:
-		s.lookups <- lookup{slot: i, m: m, done: done, cause: e}
+		p.lookups <- lookup{slot: i, m: m, done: done, cause: e}
 		return
 	case natsclient.CodeMessageTooLarge:
-		s.finish(i, m, done, sink.Receipt{}, sink.TooLarge(fmt.Errorf("%d bytes: %w", len(m.Data), e)))
+		p.finish(i, m, done, sink.Receipt{}, sink.TooLarge(fmt.Errorf("%d bytes: %w", len(m.Data), e)))
 		return
 	case natsclient.CodeHeaderTooLarge:
-		s.finish(i, m, done, sink.Receipt{}, sink.Permanent(fmt.Errorf("%d bytes: %w", len(m.Data), e)))
+		p.finish(i, m, done, sink.Receipt{}, sink.Permanent(fmt.Errorf("%d bytes: %w", len(m.Data), e)))
 		return
 	case natsclient.CodeStreamMismatch:
-		s.suspect(e)
+		p.state.suspect(e)
 	default:
-		s.look() // it may have been sealed, for one
+		p.state.look() // it may have been sealed, for one
 	}
-	s.finish(i, m, done, sink.Receipt{}, e)
+	p.finish(i, m, done, sink.Receipt{}, e)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // Config says which stream is published to, and how the broker is reached.
@@ -54,6 +55,7 @@ const (
 	maxWindow         = 1 << 16
 	defaultAckTimeout = 5 * time.Second
 	defaultWait       = 250 * time.Millisecond
+	maxWait           = 10 * time.Second
 	defaultLookEvery  = 10 * time.Second
 	defaultDuplicates = 2 * time.Minute
 	// minDuplicates is the shortest memory for ids in which a connection can be lost, found and used again.
@@ -118,3 +120,6 @@ func (c Config) validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// backoff is how long to wait after the n-th failure, from 1.
+func (c *Config) backoff(n int) time.Duration { return pause.Backoff(n, c.Wait, maxWait) }

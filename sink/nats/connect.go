@@ -4,12 +4,14 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	gonats "github.com/nats-io/nats.go"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
 const (
@@ -42,7 +44,7 @@ func (s *Sink) connect(ctx context.Context, closed func()) (*gonats.Conn, error)
 		gonats.PingInterval(10 * time.Second),
 		gonats.DisconnectErrHandler(func(_ *gonats.Conn, err error) { s.disconnected(ctx, err) }),
 		gonats.ReconnectErrHandler(func(_ *gonats.Conn, err error) { s.explain(err) }),
-		gonats.ReconnectHandler(func(*gonats.Conn) { s.look() }),
+		gonats.ReconnectHandler(func(*gonats.Conn) { s.state.look() }),
 		gonats.ErrorHandler(func(nc *gonats.Conn, _ *gonats.Subscription, err error) { s.complained(nc, err) }),
 		gonats.ClosedHandler(func(*gonats.Conn) { closed() }),
 	}
@@ -57,5 +59,32 @@ func (s *Sink) reconnectDelay(attempt int) time.Duration {
 	if attempt <= 1 {
 		return min(firstWait, s.cfg.Wait)
 	}
-	return s.backoff(attempt - 1)
+	return s.cfg.backoff(attempt - 1)
+}
+
+// complained deals with what the broker says without being asked.
+func (s *Sink) complained(nc *gonats.Conn, err error) {
+	switch {
+	case errors.Is(err, gonats.ErrPermissionViolation):
+		s.forbidden(err)
+	case nc.IsReconnecting():
+		s.explain(err)
+	default:
+		s.warn(natsclient.Explain(err))
+	}
+}
+
+// forbidden fails for good what the broker does not permit to publish.
+func (s *Sink) forbidden(err error) {
+	subject, ok := natsclient.DeniedSubject(err.Error())
+	s.broker.deny(subject, err)
+	denied := func(m *sink.Message, _ uint32) error {
+		if !ok || m.Subject != subject {
+			return nil
+		}
+		return notPermitted(subject, err)
+	}
+	if s.publisher.failWhere(denied) == 0 {
+		s.warn(err)
+	}
 }

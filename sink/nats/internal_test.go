@@ -64,22 +64,23 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 		Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"},
 		Window: 1,
 	}, nil))(t)
+	p := s.publisher
 	type fate struct {
 		seq uint64
 		err error
 	}
-	replies, inbox := map[string]bool{}, strings.TrimSuffix(s.window.Answers(), "*")
+	replies, inbox := map[string]bool{}, strings.TrimSuffix(p.window.Answers(), "*")
 	var before string
 	for n := range uint64(48) {
-		i := must.Get(s.window.Acquire(t.Context()))(t)
+		i := must.Get(p.window.Acquire(t.Context()))(t)
 		var got []fate
 		m := &sink.Message{Subject: "k8s.a", ID: fmt.Sprint(n)}
-		gen, reply := s.window.Put(i, m, func(rc sink.Receipt, err error) { got = append(got, fate{rc.Sequence, err}) }, 0)
-		_, _ = s.window.Sent(i)
+		gen, reply := p.window.Put(i, m, func(rc sink.Receipt, err error) { got = append(got, fate{rc.Sequence, err}) }, 0)
+		_, _ = p.window.Sent(i)
 		require.False(t, replies[reply], "%s is used again", reply)
 		replies[reply] = true
 		ack := func(subject string) {
-			s.answered(&gonats.Msg{Subject: subject, Data: fmt.Appendf(nil, `{"stream":"S","seq":%d}`, n+1)})
+			p.answered(&gonats.Msg{Subject: subject, Data: fmt.Appendf(nil, `{"stream":"S","seq":%d}`, n+1)})
 		}
 		for _, stray := range []string{
 			before, "", reply + "0", inbox + "ffff" + reply[len(reply)-12:], inbox + "zzzz000000000001",
@@ -90,16 +91,16 @@ func TestSink_does_not_count_a_late_answer_for_another_message(t *testing.T) {
 		}
 		require.Empty(t, got, "message %d: a stray answer counted", n)
 		if n%2 == 0 {
-			s.fail(i, gen, errDisconnected)
+			p.fail(i, gen, errDisconnected)
 			ack(reply)
 		} else {
 			ack(reply)
 			ack(reply)
-			s.fail(i, gen, errDisconnected)
+			p.fail(i, gen, errDisconnected)
 		}
 		require.Len(t, got, 1, "message %d was told", n)
 		require.Equal(t, (got[0].err != nil), (n%2 == 0), "message %d was told", n)
-		require.Equal(t, 0, s.window.Used(), "slots are in use")
+		require.Equal(t, 0, p.window.Used(), "slots are in use")
 		before = reply
 	}
 }
@@ -110,17 +111,17 @@ func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
 		Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"},
 		Window: 1,
 	}, nil))(t)
-	told := 0
-	gen, reply := s.window.Put(must.Get(s.window.Acquire(t.Context()))(t), &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) { told++ }, 0)
-	s.fail(0, gen, errDisconnected)
+	p, told := s.publisher, 0
+	gen, reply := p.window.Put(must.Get(p.window.Acquire(t.Context()))(t), &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) { told++ }, 0)
+	p.fail(0, gen, errDisconnected)
 	ack := &gonats.Msg{Subject: reply, Data: []byte(`{"stream":"S","seq":1}`)}
-	s.answered(ack)
+	p.answered(ack)
 	assert.Equal(t, 0, told, "told while it was being sent")
-	answer, failure := s.window.Sent(0)
+	answer, failure := p.window.Sent(0)
 	assert.Same(t, ack, answer, "kept")
 	assert.Error(t, failure, "kept")
-	s.answered(answer)
-	s.fail(0, gen, failure)
+	p.answered(answer)
+	p.fail(0, gen, failure)
 	assert.Equal(t, 1, told, "told %d times", told)
 }
 
@@ -128,12 +129,12 @@ func TestSink_keeps_a_message_until_it_has_been_sent(t *testing.T) {
 func TestSink_is_not_up_by_what_it_knew_before_it_went_down(t *testing.T) {
 	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"}},
 		nil))(t)
-	before := s.currentEpoch()
-	s.setDown(errDisconnected)
-	if s.setUp(before, "x"); s.Ready() == nil || len(s.wake) != 1 {
-		t.Errorf("ready: %v, asked to look again: %d times", s.Ready(), len(s.wake))
+	before := s.state.currentEpoch()
+	s.state.setDown(errDisconnected)
+	if s.state.setUp(before); s.Ready() == nil || len(s.state.wake) != 1 {
+		t.Errorf("ready: %v, asked to look again: %d times", s.Ready(), len(s.state.wake))
 	}
-	if s.setUp(s.currentEpoch(), "x"); s.Ready() != nil {
+	if s.state.setUp(s.state.currentEpoch()); s.Ready() != nil {
 		t.Error(s.Ready())
 	}
 }
@@ -155,12 +156,12 @@ func TestSink_has_nothing_held_back_while_the_connection_is_lost(t *testing.T) {
 	nc := must.Get(s.connect(t.Context(), func() { close(closed) }))(t)
 	defer func() { nc.Close(); <-closed }()
 	lost := nc.StatusChanged(gonats.RECONNECTING)
-	s.conn.Store(nc)
+	s.broker.conn.Store(nc)
 	m := &sink.Message{Subject: "k8s.a", ID: "a.1"}
-	require.NoError(t, s.send(m, "r"))
+	require.NoError(t, s.publisher.send(m, "r"))
 	srv.Shutdown()
 	<-lost
-	assert.ErrorIs(t, s.send(m, "r"), errDisconnected, "sent without a connection")
+	assert.ErrorIs(t, s.publisher.send(m, "r"), errDisconnected, "sent without a connection")
 }
 
 // One message that is late is one timeout, however long the connection takes to swallow it.
@@ -169,9 +170,10 @@ func TestSink_counts_a_timeout_once(t *testing.T) {
 		Client: natsclient.Config{Servers: []string{"x"}}, Stream: "S", Subjects: []string{"k8s.>"},
 		Window: 1,
 	}, nil))(t)
-	s.window.Put(must.Get(s.window.Acquire(t.Context()))(t), &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) {}, 0)
+	p := s.publisher
+	p.window.Put(must.Get(p.window.Acquire(t.Context()))(t), &sink.Message{Subject: "k8s.a"}, func(sink.Receipt, error) {}, 0)
 	late := func(*sink.Message, uint32) error { return errDisconnected }
-	first, second := s.failWhere(late), s.failWhere(late)
+	first, second := p.failWhere(late), p.failWhere(late)
 	assert.True(t, first == 1 && second == 0, "counted %d times, then %d times", first, second)
 }
 
@@ -179,15 +181,15 @@ func TestSink_counts_a_timeout_once(t *testing.T) {
 func TestSink_makes_no_connection_while_something_is_sent(t *testing.T) {
 	s := must.Get(New(Config{Client: natsclient.Config{Servers: []string{"a"}}, Stream: "S", Subjects: []string{"k8s.>"}},
 		nil))(t)
-	s.setUp(s.currentEpoch(), "a")
-	s.publishing.RLock()
-	epoch := s.currentEpoch()
+	s.state.setUp(s.state.currentEpoch())
+	s.publisher.publishing.RLock()
+	epoch := s.state.currentEpoch()
 	d := natsclient.NewDialer(t.Context(), connectTimeout, s.reconnecting)
 	assert.ErrorIs(t, must.Err(d.Dial("tcp", "127.0.0.1:1")), errBusy, "while something is sent")
 	assert.ErrorIs(t, must.Err(d.InProcess(nil).InProcessConn()), errBusy, "in process")
-	s.publishing.RUnlock()
+	s.publisher.publishing.RUnlock()
 	assert.ErrorIs(t, s.Ready(), errDisconnected, "more can be sent")
-	s.setUp(epoch, "a")
+	s.state.setUp(epoch)
 	assert.Error(t, s.Ready(), "ready by a look at the last connection")
 	_, err := d.Dial("tcp", "127.0.0.1:1")
 	assert.True(t, err != nil && !errors.Is(err, errBusy), "when nothing is sent: %v", err)

@@ -26,7 +26,7 @@ func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogB
 	var bounds sink.LogBounds
 	var doubted time.Time
 	err := s.insist(ctx, func(ctx context.Context) (bool, error) {
-		info, err := s.info(ctx)
+		info, err := s.broker.info(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -35,13 +35,13 @@ func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogB
 			if doubted.IsZero() {
 				doubted = time.Now()
 			}
-			if time.Since(doubted) < s.patience {
+			if time.Since(doubted) < s.stream.patience {
 				return false, fmt.Errorf("it ends at %d, and is expected to end at %d: %w", state.LastSeq, expected[0],
 					errLeftBehind)
 			}
 		}
-		if !s.promise(info.Created, state.LastSeq) {
-			s.look()
+		if !s.stream.acked.promise(info.Created, state.LastSeq) {
+			s.state.look()
 		}
 		bounds = boundsOf(info)
 		return true, nil
@@ -50,20 +50,6 @@ func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogB
 		return sink.LogBounds{}, fmt.Errorf("bounds of stream %s: %w", s.cfg.Stream, err)
 	}
 	return bounds, nil
-}
-
-func (s *Sink) info(ctx context.Context) (*jetstream.StreamInfo, error) {
-	js, err := s.jetstream(s.conn.Load())
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := s.request(ctx)
-	defer cancel()
-	st, err := js.Stream(ctx, s.cfg.Stream)
-	if err != nil {
-		return nil, s.unanswered(ctx, err)
-	}
-	return st.CachedInfo(), nil
 }
 
 func boundsOf(info *jetstream.StreamInfo) sink.LogBounds {
@@ -83,7 +69,7 @@ func (s *Sink) At(ctx context.Context, partition int32, sequence uint64) (found 
 		return nil, nil
 	}
 	err = s.insist(ctx, func(ctx context.Context) (_ bool, err error) {
-		found, err = s.get(ctx, map[string]any{"seq": sequence})
+		found, err = s.broker.get(ctx, map[string]any{"seq": sequence})
 		return err == nil, err
 	})
 	if err != nil {
@@ -127,7 +113,7 @@ func (e *stoppedError) Error() string { return e.err.Error() }
 func (s *Sink) insist(ctx context.Context, attempt func(context.Context) (progress bool, err error)) error {
 	defer s.deaf.Store(nil)
 	for n := 1; ; n++ {
-		if err := s.await(ctx); err != nil {
+		if err := s.state.await(ctx); err != nil {
 			return err
 		}
 		progress, err := attempt(ctx)
@@ -145,29 +131,10 @@ func (s *Sink) insist(ctx context.Context, attempt func(context.Context) (progre
 		}
 		if !errors.Is(err, errDisconnected) {
 			s.warn(err)
-			s.look()
+			s.state.look()
 		}
-		if pause.For(ctx, s.backoff(n)) != nil {
+		if pause.For(ctx, s.cfg.backoff(n)) != nil {
 			return ctx.Err()
-		}
-	}
-}
-
-// await returns when the stream was checked and can be asked.
-func (s *Sink) await(ctx context.Context) error {
-	for {
-		s.mu.Lock()
-		up := s.becameUp
-		s.mu.Unlock()
-		if s.unusable() == nil {
-			return nil
-		}
-		select {
-		case <-up:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.over:
-			return sink.ErrNotRunning
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,53 +23,23 @@ const keepAnswers = 6
 // objects as old as messages of the stream may become; one that exists is never changed. With a stream that has no such
 // limit objects stay until somebody removes them.
 func (s *Sink) Keep(ctx context.Context, name string, data []byte) (ref string, err error) {
-	if err := s.unusable(); err != nil {
+	if err := s.state.err(); err != nil {
 		return "", err
 	}
-	nc := s.conn.Load()
-	ctx, end := s.call(ctx)
+	nc := s.broker.conn.Load()
+	in := bucket.Name(s.cfg.Stream)
+	ctx, end := s.broker.call(ctx, func(subject string) bool { return bucket.Uses(in, subject) })
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, keepAnswers*s.cfg.AckTimeout)
 	defer cancel()
-	ctx, deny := context.WithCancelCause(ctx)
-	defer s.deniable(&deny)()
-	in := bucket.Name(s.cfg.Stream)
 	if err := s.put(ctx, nc, in, name, data); err != nil {
-		return "", fmt.Errorf("put into bucket %s: %w", in, s.unanswered(ctx, err))
+		return "", fmt.Errorf("put into bucket %s: %w", in, s.broker.unanswered(ctx, err))
 	}
 	return "nats-obj:" + in + "/" + name, nil
 }
 
-// deniable has deny be called if the broker does not permit something of the bucket, until end is.
-func (s *Sink) deniable(deny *context.CancelCauseFunc) (end func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keeps == nil {
-		s.keeps = map[*context.CancelCauseFunc]struct{}{}
-	}
-	s.keeps[deny] = struct{}{}
-	return func() {
-		s.mu.Lock()
-		delete(s.keeps, deny)
-		s.mu.Unlock()
-		(*deny)(nil)
-	}
-}
-
-// denyKeeps ends what is being put into the bucket if a subject that is denied is one of the bucket's.
-func (s *Sink) denyKeeps(subject string, err error) {
-	if !bucket.Uses(bucket.Name(s.cfg.Stream), subject) {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for deny := range s.keeps {
-		(*deny)(notPermitted(subject, err))
-	}
-}
-
 func (s *Sink) put(ctx context.Context, nc *gonats.Conn, in, name string, data []byte) error {
-	js, err := s.jetstream(nc)
+	js, err := s.broker.jetstream(nc)
 	if err != nil {
 		return err
 	}
@@ -87,10 +56,10 @@ func (s *Sink) bucket(ctx context.Context, js jetstream.JetStream, name string) 
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
 		return store, permanentIf(errors.Is(err, jetstream.ErrInvalidStoreName), err)
 	}
-	maxAge, replicas := s.keeping()
+	like := s.stream.seen.Load()
 	store, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
-		Bucket: name, Description: "what is too large for stream " + s.cfg.Stream, TTL: maxAge,
-		Storage: jetstream.FileStorage, Replicas: replicas,
+		Bucket: name, Description: "what is too large for stream " + s.cfg.Stream, TTL: like.MaxAge,
+		Storage: jetstream.FileStorage, Replicas: like.Replicas,
 	})
 	var api *jetstream.APIError
 	switch {
@@ -109,12 +78,4 @@ func permanentIf(permanent bool, err error) error {
 		return sink.Permanent(err)
 	}
 	return err
-}
-
-// keeping returns how old messages of the stream may become (0: any age), and how many servers hold it, as it was when
-// it was last looked at.
-func (s *Sink) keeping() (maxAge time.Duration, replicas int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.maxAge, s.copies
 }

@@ -69,15 +69,15 @@ func (r *reader) read(ctx context.Context) (progress bool, err error) {
 // pass reads with one consumer.
 func (r *reader) pass(ctx context.Context) error {
 	s := r.sink
-	ctx, cancel := s.call(ctx)
+	ctx, cancel := s.broker.call(ctx, nil)
 	defer cancel()
 	if r.end == 0 {
 		if err := r.findEnd(ctx); err != nil || r.end <= r.seen {
 			return err
 		}
 	}
-	nc := s.conn.Load()
-	js, err := s.jetstream(nc)
+	nc := s.broker.conn.Load()
+	js, err := s.broker.jetstream(nc)
 	if err != nil {
 		return err
 	}
@@ -87,14 +87,14 @@ func (r *reader) pass(ctx context.Context) error {
 		return err
 	}
 	// Nobody waits for the answer: when this ends, there may be no time for it.
-	defer nc.PublishRequest(s.api()+".CONSUMER.DELETE."+s.cfg.Stream+"."+name, nc.NewInbox(), nil) //nolint:errcheck // the broker forgets it by itself
+	defer nc.PublishRequest(s.broker.api()+".CONSUMER.DELETE."+s.cfg.Stream+"."+name, nc.NewInbox(), nil) //nolint:errcheck // the broker forgets it by itself
 	if r.q.LastOfKey {
 		// What was the last of its key may not be any more: its successor is one that the consumer selects.
 		if err := r.findEnd(ctx); err != nil {
 			return err
 		}
 	}
-	p := r.puller(nc, s.api()+".CONSUMER.MSG.NEXT."+s.cfg.Stream+"."+name)
+	p := r.puller(nc, s.broker.api()+".CONSUMER.MSG.NEXT."+s.cfg.Stream+"."+name)
 	sub, err := nc.ChanSubscribe(p.inbox+".*", p.messages)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (r *reader) drain(ctx context.Context, p *puller) error {
 		err := p.pull(ctx, r.take)
 		silent := errors.Is(err, errSilent)
 		if err != nil && !silent {
-			return r.sink.unanswered(ctx, err)
+			return r.sink.broker.unanswered(ctx, err)
 		}
 		if err == nil && r.seen > before {
 			idle = 1
@@ -126,10 +126,10 @@ func (r *reader) drain(ctx context.Context, p *puller) error {
 		}
 		r.end = min(r.end, last)
 		if silent {
-			return r.sink.silence()
+			return r.sink.broker.silence()
 		}
-		if err := pause.For(ctx, r.sink.backoff(idle)); err != nil {
-			return r.sink.unanswered(ctx, err)
+		if err := pause.For(ctx, r.sink.cfg.backoff(idle)); err != nil {
+			return r.sink.broker.unanswered(ctx, err)
 		}
 		idle++
 	}
@@ -175,7 +175,7 @@ func (r *reader) findEnd(ctx context.Context) (err error) {
 
 func (r *reader) lastSequence(ctx context.Context) (last uint64, err error) {
 	for _, subject := range r.subjects {
-		m, err := r.sink.last(ctx, subject)
+		m, err := r.sink.broker.last(ctx, subject)
 		if err != nil {
 			return 0, fmt.Errorf("look the last message up: %w", err)
 		}
@@ -192,7 +192,7 @@ func (r *reader) consumer(ctx context.Context, js jetstream.JetStream) (string, 
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       r.seen + 1,
 		HeadersOnly:       !r.data,
-		InactiveThreshold: r.sink.forgetAfter(),
+		InactiveThreshold: r.forgetAfter(),
 		MemoryStorage:     true,
 		Replicas:          1,
 	}
@@ -204,22 +204,20 @@ func (r *reader) consumer(ctx context.Context, js jetstream.JetStream) (string, 
 	} else {
 		cfg.FilterSubjects = r.subjects
 	}
-	ctx, cancel := r.sink.request(ctx)
+	ctx, cancel := r.sink.broker.request(ctx)
 	defer cancel()
 	c, err := js.CreateConsumer(ctx, r.sink.cfg.Stream, cfg)
 	if err != nil {
-		return "", r.denied(r.sink.unanswered(ctx, err))
+		return "", r.denied(r.sink.broker.unanswered(ctx, err))
 	}
 	r.refused = 0
 	return c.CachedInfo().Name, nil
 }
 
 // forgetAfter is how long the broker is to keep a consumer that nobody asks, as far as the stream allows it.
-func (s *Sink) forgetAfter() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if limit := s.limits.InactiveThreshold; limit > 0 {
-		return min(limit, forgetAfter)
+func (r *reader) forgetAfter() time.Duration {
+	if found := r.sink.stream.seen.Load(); found != nil && found.ConsumerLimits.InactiveThreshold > 0 {
+		return min(found.ConsumerLimits.InactiveThreshold, forgetAfter)
 	}
 	return forgetAfter
 }

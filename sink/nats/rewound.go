@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -23,60 +24,71 @@ const doubtFor = 15 * time.Second
 
 var errLeftBehind = errors.New("perhaps a replica that was left behind")
 
-// acknowledge remembers the furthest message that the stream has promised to have. The lock on answering is held.
-func (s *Sink) acknowledge(m mark, duplicate bool) {
-	switch {
-	case m.sequence > s.acked.sequence:
-		s.acked = m
-	case !duplicate && m.sequence <= s.acked.sequence:
-		s.look() // sequences only ever grow in one log
-	}
+// acknowledged is what nobody may take back.
+type acknowledged struct {
+	mu sync.Mutex
+	// furthest is the furthest message that was acknowledged, on any connection, or that Bounds told of. born is when the
+	// stream that has it was created.
+	furthest mark
+	born     time.Time
 }
 
-// acknowledged returns the furthest message that was acknowledged until now, on any connection. Answers that come later
-// are for what the stream has by then.
-func (s *Sink) acknowledged() mark {
-	s.answering.Lock()
-	defer s.answering.Unlock()
-	return s.acked
+// add remembers a message that the stream has promised to have, and reports whether its place is one that it can have.
+func (a *acknowledged) add(m mark, duplicate bool) (plausible bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m.sequence > a.furthest.sequence {
+		a.furthest = m
+		return true
+	}
+	return duplicate
+}
+
+// until returns the furthest message until now. Answers that come later are for what the stream has by then.
+func (a *acknowledged) until() mark {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.furthest
 }
 
 // promise remembers that somebody was told of what a stream has, and reports whether it is the one that is published
 // to.
-func (s *Sink) promise(born time.Time, last uint64) (same bool) {
-	s.answering.Lock()
-	defer s.answering.Unlock()
-	if s.acked.sequence == 0 {
-		s.born = born
-	}
-	same = s.born.Equal(born)
-	if same && last > s.acked.sequence {
-		s.acked = mark{sequence: last}
+func (a *acknowledged) promise(born time.Time, last uint64) (same bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	same = a.isOf(born)
+	if same && last > a.furthest.sequence {
+		a.furthest = mark{sequence: last}
 	}
 	return same
 }
 
-// sameStream reports whether a stream that was created at born is the one that has what was acknowledged. While nothing
-// was, any is.
-func (s *Sink) sameStream(born time.Time) (acked mark, same bool) {
-	s.answering.Lock()
-	defer s.answering.Unlock()
-	if s.acked.sequence == 0 {
-		s.born = born
+// of returns the furthest message, and reports whether a stream that was created at born is the one that has it.
+func (a *acknowledged) of(born time.Time) (furthest mark, same bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.furthest, a.isOf(born)
+}
+
+// isOf reports whether a stream that was created at born is the one that has what was acknowledged. While nothing was,
+// any is. The caller holds mu.
+func (a *acknowledged) isOf(born time.Time) bool {
+	if a.furthest.sequence == 0 {
+		a.born = born
 	}
-	return s.acked, s.born.Equal(born)
+	return a.born.Equal(born)
 }
 
 // unbroken checks that a stream whose last sequence is last still has what it acknowledged before it was asked for
 // that.
-func (s *Sink) unbroken(ctx context.Context, acked mark, last uint64) error {
+func (s *stream) unbroken(ctx context.Context, acked mark, last uint64) error {
 	if acked.sequence == 0 {
 		return nil
 	}
 	if last < acked.sequence {
 		return s.rewound(acked, last)
 	}
-	m, err := s.get(ctx, map[string]any{"seq": acked.sequence})
+	m, err := s.broker.get(ctx, map[string]any{"seq": acked.sequence})
 	if err != nil {
 		return fmt.Errorf("look at message %d of stream %s, which was acknowledged: %w", acked.sequence, s.cfg.Stream, err)
 	}
@@ -88,8 +100,8 @@ func (s *Sink) unbroken(ctx context.Context, acked mark, last uint64) error {
 
 // rewound deals with a stream that ends before what it acknowledged, or is another one. One server's word is enough
 // only where there is but one that has the stream.
-func (s *Sink) rewound(acked mark, last uint64) error {
-	if s.replicas > 1 {
+func (s *stream) rewound(acked mark, last uint64) error {
+	if found := s.seen.Load(); found != nil && found.Replicas > 1 {
 		if s.doubted.IsZero() {
 			s.doubted = time.Now()
 		}
@@ -101,6 +113,6 @@ func (s *Sink) rewound(acked mark, last uint64) error {
 	return s.rewoundError(acked, last)
 }
 
-func (s *Sink) rewoundError(acked mark, last uint64) error {
+func (s *stream) rewoundError(acked mark, last uint64) error {
 	return &sink.RewoundError{Target: "stream " + s.cfg.Stream, Acknowledged: acked.sequence, Last: last}
 }

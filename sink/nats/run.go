@@ -3,15 +3,14 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	gonats "github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -19,7 +18,6 @@ import (
 )
 
 const (
-	maxWait = 10 * time.Second
 	// ticks is into how many parts the acknowledgement timeout is divided by the clock.
 	ticks = 8
 	// lookers is how many last messages are looked up at a time.
@@ -28,18 +26,11 @@ const (
 	explainEvery = time.Second
 )
 
-var errClosed = errors.New("the broker closed the connection")
-
-// backoff is how long to wait for the n-th time, from 1: doubling from Config.Wait to maxWait, less up to a half at
-// random.
-func (s *Sink) backoff(n int) time.Duration {
-	d := s.cfg.Wait
-	for ; n > 1 && d < maxWait; n-- {
-		d *= 2
-	}
-	d = min(d, maxWait)
-	return d - rand.N(d/2)
-}
+var (
+	errClosed       = errors.New("the broker closed the connection")
+	errDisconnected = errors.New("not connected")
+	errBusy         = errors.New("messages are still being handed to the last connection")
+)
 
 // Run implements [sink.Sink]. A stream that is missing is created; one that exists is never changed, only checked, also
 // after each loss of the connection. A broker that is away or refuses the credentials is waited for. When ctx ends,
@@ -58,14 +49,15 @@ func (s *Sink) Run(ctx context.Context) (err error) {
 	var work sync.WaitGroup
 	inner, cancel := context.WithCancel(ctx)
 	defer func() {
-		s.setDown(sink.ErrNotRunning)
+		s.state.setDown(sink.ErrNotRunning)
 		cancel()
 		work.Wait()
-		s.end(ctx, err)
+		s.publisher.end(cmp.Or(err, ctx.Err()))
+		close(s.state.over)
 	}()
-	work.Go(func() { s.tick(inner) })
+	work.Go(func() { s.publisher.tick(inner) })
 	for range lookers {
-		work.Go(func() { s.lookAll(inner) })
+		work.Go(func() { s.publisher.lookAll(inner) })
 	}
 	for n := 1; ; n++ {
 		established, err := s.session(ctx)
@@ -77,9 +69,9 @@ func (s *Sink) Run(ctx context.Context) (err error) {
 		case established:
 			n = 1
 		}
-		s.setDown(err)
+		s.state.setDown(err)
 		s.warn(err)
-		if pause.For(ctx, s.backoff(n)) != nil {
+		if pause.For(ctx, s.cfg.backoff(n)) != nil {
 			return nil
 		}
 	}
@@ -92,28 +84,6 @@ func final(err error) bool {
 	return errors.As(err, &unusable) || errors.As(err, &rewound)
 }
 
-// end settles what is left when nobody else does any more.
-func (s *Sink) end(ctx context.Context, err error) {
-	if err == nil {
-		err = ctx.Err()
-	}
-	for len(s.lookups) > 0 {
-		l := <-s.lookups
-		s.finish(l.slot, l.m, l.done, sink.Receipt{}, err)
-	}
-	s.failAll(err)
-	close(s.over)
-}
-
-// settleAll fails everything under way on a connection that is closed, and waits for those who settle something else.
-func (s *Sink) settleAll(err error) {
-	s.publishing.Lock()   // who comes later finds the sink down, or the connection closed
-	s.publishing.Unlock() //nolint:staticcheck // only to wait
-	s.failAll(err)
-	s.answering.Lock()   // later answers find nothing
-	s.answering.Unlock() //nolint:staticcheck // only to wait
-}
-
 // session lives as long as one connection, which finds its broker again by itself. It returns when ctx ended, the
 // stream must not be used, or the broker closed the connection for good.
 func (s *Sink) session(ctx context.Context) (established bool, err error) {
@@ -122,39 +92,39 @@ func (s *Sink) session(ctx context.Context) (established bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	sub, err := nc.Subscribe(s.window.Answers(), s.answered)
+	sub, err := nc.Subscribe(s.publisher.window.Answers(), s.publisher.answered)
 	if err != nil {
 		nc.Close()
 		<-closed
 		return false, fmt.Errorf("subscribe to answers: %w", err)
 	}
 	defer func() {
-		s.setDown(s.orEnded(ctx, errDisconnected))
+		s.state.setDown(orEnded(ctx, errDisconnected))
 		nc.Close()
 		<-closed
-		s.settleAll(s.orEnded(ctx, errDisconnected))
+		s.publisher.settleAll(orEnded(ctx, errDisconnected))
 	}()
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
 		return false, fmt.Errorf("subscribe to answers: %w", err)
 	}
-	s.conn.Store(nc)
+	s.broker.conn.Store(nc)
 	return true, s.serve(ctx, nc, closed)
 }
 
 // serve checks the stream whenever there is a reason to.
 func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{}) error {
-	js, err := s.jetstream(nc)
+	js, err := s.broker.jetstream(nc)
 	if err != nil {
 		return err
 	}
 	for failures, routine := 0, false; ; {
-		epoch := s.currentEpoch()
+		epoch := s.state.currentEpoch()
 		err := errDisconnected
 		if nc.IsConnected() {
-			err = s.ensure(ctx, js)
+			err = s.stream.ensure(ctx, js)
 		}
 		if !errors.Is(err, errLeftBehind) {
-			s.doubted = time.Time{}
+			s.stream.doubted = time.Time{}
 		}
 		var next time.Duration
 		switch {
@@ -165,10 +135,12 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 		case err == nil:
 			failures = 0
 			next = s.cfg.LookEvery
-			s.setUp(epoch, s.reached(nc))
+			if s.state.setUp(epoch) {
+				s.log.Info("publishing", "stream", s.cfg.Stream, "server", s.reached(nc))
+			}
 		case nc.IsConnected():
 			failures++
-			next = s.backoff(failures)
+			next = s.cfg.backoff(failures)
 			s.unsure(err, routine)
 		default:
 			next = explainEvery
@@ -182,10 +154,10 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 				return natsclient.Explain(err)
 			}
 			return errClosed
-		case <-s.wake:
+		case <-s.state.wake:
 			routine = false
 		case <-time.After(next):
-			routine = s.unusable() == nil
+			routine = s.state.err() == nil
 		}
 	}
 }
@@ -194,21 +166,9 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 // acknowledge messages while it cannot answer questions.
 func (s *Sink) unsure(err error, routine bool) {
 	if !routine || errors.Is(err, errLeftBehind) {
-		s.setDown(err)
+		s.state.setDown(err)
 	}
 	s.warn(err)
-}
-
-func (s *Sink) jetstream(nc *gonats.Conn) (js jetstream.JetStream, err error) {
-	if s.cfg.Domain == "" {
-		js, err = jetstream.New(nc)
-	} else {
-		js, err = jetstream.NewWithDomain(nc, s.cfg.Domain)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("jetstream: %w", err)
-	}
-	return js, nil
 }
 
 // explain says why the connection cannot be made again, which the library does not always tell.
@@ -217,7 +177,7 @@ func (s *Sink) explain(cause error) {
 		return
 	}
 	err := fmt.Errorf("%w: %w", errDisconnected, natsclient.Explain(cause))
-	s.setDown(err)
+	s.state.setDown(err)
 	s.warn(err)
 }
 
@@ -227,51 +187,17 @@ func (s *Sink) disconnected(ctx context.Context, cause error) {
 	if cause != nil {
 		err = fmt.Errorf("%w: %w", errDisconnected, natsclient.Explain(cause))
 	}
-	s.stats.disconnects.Add(1)
-	s.setDown(err)
-	s.hangUp()
-	s.failAll(s.orEnded(ctx, err))
-	s.look()
+	s.disconnects.Add(1)
+	s.state.setDown(err)
+	s.broker.hangUp()
+	s.publisher.failAll(orEnded(ctx, err))
+	s.state.look()
 }
 
 // orEnded returns err, or ctx's error if that is the reason.
-func (s *Sink) orEnded(ctx context.Context, err error) error {
+func orEnded(ctx context.Context, err error) error {
 	if ended := ctx.Err(); ended != nil {
 		return ended
 	}
 	return err
-}
-
-// tick fails what has waited too long.
-func (s *Sink) tick(ctx context.Context) {
-	t := time.NewTicker(max(s.cfg.AckTimeout/ticks, time.Millisecond))
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		now, late := s.clock.Add(1), s.late()
-		n := s.failWhere(func(_ *sink.Message, then uint32) error {
-			if now-then <= ticks {
-				return nil
-			}
-			s.stats.timeouts.Add(1) // before anybody hears of it
-			return late
-		})
-		if n > 0 {
-			s.look() // a stream that was told not to acknowledge is silent too
-		}
-	}
-}
-
-// late is the error of a message that was not acknowledged in time.
-func (s *Sink) late() error {
-	if s.cfg.Broken != nil {
-		if err := s.cfg.Broken(); err != nil {
-			return fmt.Errorf("no acknowledgement within %v: %w", s.cfg.AckTimeout, err)
-		}
-	}
-	return fmt.Errorf("no acknowledgement within %v", s.cfg.AckTimeout)
 }

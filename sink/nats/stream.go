@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,11 +18,25 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
+// stream is the one that is published to: it is made, and compared with what it must be like and what it acknowledged.
+// Its methods are serve's, but for those that only read seen.
+type stream struct {
+	cfg    *Config
+	log    *slog.Logger
+	broker *broker
+	acked  acknowledged
+	// seen are its settings when it was last found good; nil before that.
+	seen atomic.Pointer[jetstream.StreamConfig]
+	// doubted is since when it seems to have gone back, patience for how long a replica may be left behind.
+	doubted  time.Time
+	patience time.Duration
+}
+
 // ensure creates the stream where it is missing and checks it where it is not.
-func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
-	ctx, cancel := s.request(ctx)
+func (s *stream) ensure(ctx context.Context, js jetstream.JetStream) error {
+	ctx, cancel := s.broker.request(ctx)
 	defer cancel()
-	acked := s.acknowledged()
+	acked := s.acked.until()
 	st, err := js.Stream(ctx, s.cfg.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if acked.sequence > 0 {
@@ -31,31 +48,28 @@ func (s *Sink) ensure(ctx context.Context, js jetstream.JetStream) error {
 		err = fmt.Errorf("%w: %w", natsclient.ErrNoJetStream, err)
 	}
 	if err != nil {
-		return fmt.Errorf("check of stream %s: %w", s.cfg.Stream, s.unanswered(ctx, err))
+		return fmt.Errorf("check of stream %s: %w", s.cfg.Stream, s.broker.unanswered(ctx, err))
 	}
 	info := st.CachedInfo()
 	cfg := info.Config
 	if err := check(cfg, s.cfg.Subjects); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.limits, s.maxAge, s.copies = cfg.ConsumerLimits, cfg.MaxAge, cfg.Replicas
-	s.mu.Unlock()
-	if !s.found && cfg.Storage == jetstream.MemoryStorage {
+	first := s.seen.Swap(&cfg) == nil
+	if first && cfg.Storage == jetstream.MemoryStorage {
 		s.log.Warn("the stream is kept in memory: its messages end with the servers", "stream", s.cfg.Stream)
 	}
-	if found, edit := s.cfg.Limits.differ(cfg); !s.found && found != "" {
+	if found, edit := s.cfg.Limits.differ(cfg); first && found != "" {
 		s.log.Warn("the stream has other limits than the configuration, and is not changed",
 			"stream", s.cfg.Stream, "limits", found, "to change it", edit)
 	}
-	s.found, s.replicas = true, cfg.Replicas
-	if acked, same := s.sameStream(info.Created); !same {
+	if acked, same := s.acked.of(info.Created); !same {
 		return s.rewound(acked, info.State.LastSeq)
 	}
 	return s.unbroken(ctx, acked, info.State.LastSeq)
 }
 
-func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
+func (s *stream) create(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
 	l := s.cfg.Limits
 	maxBytes := l.MaxBytes
 	if maxBytes <= 0 {
@@ -75,7 +89,7 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 	})
 	var api *jetstream.APIError
 	switch {
-	case err == nil && s.found:
+	case err == nil && s.seen.Load() != nil:
 		s.log.Warn("the stream had vanished before anything was published to it now, and was created again", "stream",
 			s.cfg.Stream)
 		return st, nil
@@ -98,7 +112,7 @@ func (s *Sink) create(ctx context.Context, js jetstream.JetStream) (jetstream.St
 }
 
 // overlaps says which stream has the subjects already.
-func (s *Sink) overlaps(ctx context.Context, js jetstream.JetStream, api *jetstream.APIError) error {
+func (s *stream) overlaps(ctx context.Context, js jetstream.JetStream, api *jetstream.APIError) error {
 	by := "another stream"
 	if other, err := owner(ctx, js, s.cfg.Subjects); err == nil && other != "" {
 		by = "stream " + other

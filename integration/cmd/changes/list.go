@@ -704,9 +704,9 @@ var firstCase = slices.Concat(
 			`err != nil && s.hasRoom()`,
 			"TestServer_that_was_started_with_a_full_disk_stores_when_somebody_has_made_room"),
 	),
-	testedBy("sink/nats/embedded", in("sink/nats/run.go",
-		broken("a message is late because the disk is full", `if err := s.cfg.Broken(); err != nil {`,
-			`if err := s.cfg.Broken(); false {`, "TestServer_stores_again_when_somebody_has_made_room"),
+	testedBy("sink/nats/embedded", in("sink/nats/publisher.go",
+		broken("a message is late because the disk is full", `if err := p.cfg.Broken(); err != nil {`,
+			`if err := p.cfg.Broken(); false {`, "TestServer_stores_again_when_somebody_has_made_room"),
 	)),
 	in("internal/bridge/previous/cache.go",
 		broken("the state that was put first is evicted first",
@@ -1261,9 +1261,9 @@ var secret = slices.Concat(
 
 // Alone: a pipeline that has to end ends alone.
 var alone = slices.Concat(
-	in("sink/nats/request.go",
+	in("sink/nats/connect.go",
 		broken("what the broker does not permit to keep is refused for good",
-			`	s.denyKeeps(subject, err)`, `	_ = subject`,
+			`	s.broker.deny(subject, err)`, `	_ = subject`,
 			"TestSink_that_may_not_keep_says_so_at_once"),
 	),
 	in("internal/bridge/stream.go",
