@@ -30,7 +30,7 @@ func Check(ctx context.Context, c Config) (warnings []string, err error) {
 
 // examine looks at all topics that are there.
 func (s *Sink) examine(ctx context.Context) (warnings []string, err error) {
-	known, err := s.known(ctx)
+	known, err := s.topics.known(ctx, s.client)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (s *Sink) examine(ctx context.Context) (warnings []string, err error) {
 		_, _, err := s.client.Incarnation(ctx, name)
 		switch {
 		case errors.Is(err, kafka.ErrNoTopic) && s.cfg.Create == nil:
-			return warnings, s.missing(ctx, name)
+			return warnings, s.admin.missing(ctx, name)
 		case errors.Is(err, kafka.ErrNoTopic):
 			continue
 		case err != nil:
@@ -48,7 +48,7 @@ func (s *Sink) examine(ctx context.Context) (warnings []string, err error) {
 		if err != nil {
 			return warnings, err
 		}
-		if err := s.countable(name, n); err != nil {
+		if err := s.topics.countable(name, n); err != nil {
 			return warnings, err
 		}
 		settings, err := s.client.Settings(ctx, name, settingCleanup, settingISR, settingUnclean)
@@ -67,16 +67,7 @@ func (s *Sink) examine(ctx context.Context) (warnings []string, err error) {
 }
 
 // missing says what to do about a topic that is not there.
-func (s *Sink) missing(ctx context.Context, name string) error {
+func (a *admin) missing(ctx context.Context, name string) error {
 	return unusable(name, "it does not exist, or the permission to see it (Describe) is missing",
-		s.adviceToCreate(ctx, name))
-}
-
-// countable refuses a topic with more partitions than can be told from those of others.
-func (s *Sink) countable(name string, partitions int) error {
-	if most := s.mostPartitions(); partitions > most {
-		return unusable(name, fmt.Sprintf("it has %d partitions", partitions),
-			fmt.Sprintf("use topics with at most %d where there are several", most))
-	}
-	return nil
+		a.adviceToCreate(ctx, name))
 }

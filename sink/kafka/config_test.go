@@ -70,7 +70,7 @@ func TestTopics_fit_their_pattern_only(t *testing.T) {
 
 // Whoever restarts finds the partitions under the same numbers, whatever other topics there are.
 func TestBase_is_the_same_for_a_name_and_leaves_room_for_partitions(t *testing.T) {
-	many, one := &Sink{}, &Sink{only: "a"}
+	many, one := &topics{}, &topics{only: "a"}
 	assert.EqualValues(t, 0, one.base("a"), "bases")
 	assert.EqualValues(t, 1895610368, many.base("k8s.pods"), "bases")
 	seen := map[int32]bool{}
@@ -104,10 +104,10 @@ func TestLosses_are_named(t *testing.T) {
 
 func TestSink_tells_once_what_settings_lose(t *testing.T) {
 	var said bytes.Buffer
-	s := &Sink{cfg: Config{Clock: &Clock{}, Log: slog.New(slog.NewTextHandler(&said, nil))}}
+	a := &admin{cfg: &Config{Log: slog.New(slog.NewTextHandler(&said, nil))}}
 	one, other := &topic{name: "one"}, &topic{name: "other"}
 	for _, at := range []*topic{one, one, other} {
-		s.tellLosses(at, map[string]string{settingISR: "1"})
+		a.tellLosses(at, map[string]string{settingISR: "1"})
 	}
 	assert.Equal(t, 1, strings.Count(said.String(), "topic=one "), "it says:\n%s", said.String())
 	assert.Equal(t, 1, strings.Count(said.String(), "topic=other "), "it says:\n%s", said.String())
@@ -117,14 +117,14 @@ func TestSink_tells_once_what_settings_lose(t *testing.T) {
 func TestSink_announces_an_epoch_with_one_time(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch := uint64(1_700_000_000)
-		s := &Sink{cfg: Config{Clock: &Clock{}, Cluster: "c", Pipeline: "p", Epoch: func() uint64 { return epoch }}}
-		s.take(kafka.Producer{ID: 4, Epoch: 1})
-		first := s.announcement()
+		w := &writer{cfg: &Config{Cluster: "c", Pipeline: "p", Epoch: func() uint64 { return epoch }}}
+		w.take(kafka.Producer{ID: 4, Epoch: 1})
+		first := w.announcement()
 		<-time.After(time.Second)
 		epoch++
-		assert.Equal(t, first, s.announcement(), "then")
-		s.take(kafka.Producer{ID: 4, Epoch: 2})
-		next := s.announcement()
+		assert.Equal(t, first, w.announcement(), "then")
+		w.take(kafka.Producer{ID: 4, Epoch: 2})
+		next := w.announcement()
 		assert.NotEqual(t, first.ID, next.ID, "the next epoch has the same id")
 		assert.JSONEq(t, `{"producerId":4,"producerEpoch":2,"epoch":1700000001}`, string(next.Data))
 	})
@@ -137,9 +137,10 @@ func TestSink_announces_the_epoch_of_the_pipeline_and_reads_it_back(t *testing.T
 			if epoch > 0 {
 				cfg.Epoch = func() uint64 { return epoch }
 			}
-			s := &Sink{cfg: cfg.withDefaults()}
-			s.take(kafka.Producer{ID: 4, Epoch: 1})
-			m := s.announcement()
+			cfg = cfg.withDefaults()
+			w := &writer{cfg: &cfg}
+			w.take(kafka.Producer{ID: 4, Epoch: 1})
+			m := w.announcement()
 			assert.Equal(t, "c/_/_/_/_writer.p", m.Key)
 			assert.Equal(t, "writer-started.4.1", m.ID)
 			r := &kafka.Record{
@@ -174,12 +175,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What /readyz says does not change from one question to the next.
 func TestReady_says_the_same_of_several_failures_each_time(t *testing.T) {
-	s := &Sink{failures: map[string]error{}}
+	h := newHealth(slog.New(slog.DiscardHandler))
+	h.setDown(nil)
 	for _, place := range []string{"c", "a", "b"} {
-		s.failures[place] = errors.New(place)
+		h.failing(place, errors.New(place))
 	}
 	for range 100 {
-		require.EqualError(t, s.Ready(), "a")
+		require.EqualError(t, h.err(), "a")
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogB
 			if doubted.IsZero() {
 				doubted = time.Now()
 			}
-			if time.Since(doubted) < s.patience() {
+			if time.Since(doubted) < s.cfg.patience() {
 				return fmt.Errorf("partition %d ends at %d, and is expected to end at %d", partition, b.Last, expected[partition])
 			}
 		}
@@ -48,12 +48,12 @@ func (s *Sink) Bounds(ctx context.Context, expected map[int32]uint64) (sink.LogB
 
 func (s *Sink) bounds(ctx context.Context) (sink.LogBounds, error) {
 	all := sink.LogBounds{Partitions: map[int32]sink.Bounds{}, Fenced: true}
-	for _, t := range s.opened() {
+	for _, t := range s.topics.opened() {
 		cluster, id, err := s.client.Incarnation(ctx, t.name)
 		if err != nil {
 			return sink.LogBounds{}, err
 		}
-		if all.ID = cluster; s.only != "" {
+		if all.ID = cluster; s.topics.only != "" {
 			all.ID += "/" + id
 		}
 		bounds, err := s.client.Bounds(ctx, t.name, len(t.partitions))
@@ -75,7 +75,7 @@ func (s *Sink) At(ctx context.Context, partition int32, sequence uint64) (found 
 	}
 	err = s.insist(ctx, func(ctx context.Context) error {
 		found = nil
-		p := s.partition(partition)
+		p := s.topics.partition(partition)
 		if p == nil {
 			return nil
 		}
@@ -94,15 +94,6 @@ func (s *Sink) At(ctx context.Context, partition int32, sequence uint64) (found 
 // errEnough ends a fetch that has shown what was looked for.
 var errEnough = errors.New("enough")
 
-func (s *Sink) partition(id int32) *partition {
-	for _, t := range s.opened() {
-		if n := int(id - t.base); n >= 0 && n < len(t.partitions) {
-			return t.partitions[n]
-		}
-	}
-	return nil
-}
-
 // Read implements [sink.Log]. It reads one partition after the other, and all of them if [sink.Query].LastOfKey is set.
 // Records without a value are not shown, and of a message that was published everywhere only the one that was published
 // last. Once Run has ended the error is [sink.ErrNotRunning].
@@ -115,7 +106,7 @@ func (s *Sink) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) erro
 	if err != nil {
 		return fmt.Errorf("read topic %s: %w", s.cfg.Topic, err)
 	}
-	for _, t := range s.opened() {
+	for _, t := range s.topics.opened() {
 		for _, p := range t.partitions {
 			b := bounds.Partitions[p.id]
 			from := max(q.After[p.id]+1, b.First)
@@ -209,7 +200,7 @@ func (s *Sink) insist(ctx context.Context, attempt func(context.Context) error) 
 		case s.ended():
 			return sink.ErrNotRunning
 		}
-		s.often.Do(func() { s.cfg.Log.Warn("the log cannot be read", "err", err) })
+		s.health.often.Do(func() { s.cfg.Log.Warn("the log cannot be read", "err", err) })
 		s.rest(ctx, n)
 	}
 }

@@ -5,7 +5,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,30 +17,30 @@ import (
 // moment what was true before.
 const leastPatience = 2 * time.Second
 
-func (s *Sink) patience() time.Duration { return max(s.cfg.LookEvery, leastPatience) }
+func (c *Config) patience() time.Duration { return max(c.LookEvery, leastPatience) }
 
 // look compares the topics with what was acknowledged, every [Config].LookEvery until ctx ends.
 func (s *Sink) look(ctx context.Context) error {
 	doubted := map[*topic]time.Time{}
 	for pause.For(ctx, s.cfg.LookEvery) == nil {
-		for _, t := range s.found() {
-			lost, err := s.lost(ctx, t)
+		for _, t := range s.topics.found() {
+			lost, err := s.admin.lost(ctx, t)
 			switch {
 			case ctx.Err() != nil:
 				return nil
 			case err != nil:
-				s.failing(t.name, err)
+				s.health.failing(t.name, err)
 				continue
 			case lost == nil:
 				delete(doubted, t)
-				s.working(t.name)
-				s.grown(ctx, t)
+				s.health.working(t.name)
+				s.admin.grown(ctx, t)
 				continue
 			case doubted[t].IsZero():
 				doubted[t] = time.Now()
 			}
-			s.failing(t.name, lost)
-			if time.Since(doubted[t]) >= s.patience() {
+			s.health.failing(t.name, lost)
+			if time.Since(doubted[t]) >= s.cfg.patience() {
 				return lost
 			}
 		}
@@ -49,25 +48,16 @@ func (s *Sink) look(ctx context.Context) error {
 	return nil
 }
 
-// found returns the topics that are open, and the one that is being opened once its incarnation is known.
-func (s *Sink) found() []*topic {
-	all := s.opened()
-	if t := s.opening.Load(); t != nil && !slices.Contains(all, t) {
-		all = append(all, t)
-	}
-	return all
-}
-
 // doubt finds out what a broker has that does not know a producer's sequence any more: a partition that lost something
 // says so, and else what was sent last may be there or not.
 func (s *Sink) doubt(ctx context.Context, p *partition, cause error) error {
 	interrupted := &sink.InterruptedError{Target: "partition " + p.String(), Cause: cause}
 	for began := time.Now(); ; {
-		lost, err := s.lost(ctx, p.topic)
+		lost, err := s.admin.lost(ctx, p.topic)
 		switch {
 		case err == nil && lost == nil, ctx.Err() != nil:
 			return interrupted
-		case time.Since(began) < s.patience():
+		case time.Since(began) < s.cfg.patience():
 		case err != nil:
 			return interrupted
 		default:
@@ -81,21 +71,21 @@ func (s *Sink) doubt(ctx context.Context, p *partition, cause error) error {
 
 // lost compares a topic with what was acknowledged, and returns a [*sink.RewoundError] if it has less, or is another
 // one.
-func (s *Sink) lost(ctx context.Context, t *topic) (lost, err error) {
+func (a *admin) lost(ctx context.Context, t *topic) (lost, err error) {
 	known := make([]int64, len(t.partitions))
 	var last int64
 	for i, p := range t.partitions {
 		known[i] = max(p.next.Load(), p.told.Load())
 		last = max(last, known[i])
 	}
-	_, id, err := s.client.Incarnation(ctx, t.name)
+	_, id, err := a.client.Incarnation(ctx, t.name)
 	switch {
 	case errors.Is(err, kafka.ErrNoTopic):
 		return rewound("topic "+t.name, last, 0), nil
 	case err != nil:
 		return nil, err
 	}
-	bounds, err := s.client.Bounds(ctx, t.name, len(t.partitions))
+	bounds, err := a.client.Bounds(ctx, t.name, len(t.partitions))
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +108,11 @@ func raise(v *atomic.Int64, n int64) {
 }
 
 // grown warns of partitions that a topic has got since it was opened: keys stay where they were until the next start.
-func (s *Sink) grown(ctx context.Context, t *topic) {
-	n, err := s.client.Partitions(ctx, t.name)
+func (a *admin) grown(ctx context.Context, t *topic) {
+	n, err := a.client.Partitions(ctx, t.name)
 	if err == nil && n > len(t.partitions) && !t.warned {
 		t.warned = true
-		s.cfg.Log.Warn("a topic has got more partitions: they are used after the next start, and keys move then",
+		a.cfg.Log.Warn("a topic has got more partitions: they are used after the next start, and keys move then",
 			"topic", t.name, "partitions", n, "used", len(t.partitions))
 	}
 }

@@ -146,7 +146,7 @@ func (p *partition) seal(l *load) {
 
 // adopt goes over to the producer's newest epoch, in which sequences begin anew.
 func (p *partition) adopt() {
-	if now := *p.sink.producer.Load(); now != p.producer {
+	if now := p.sink.writer.current.Load().Producer; now != p.producer {
 		p.producer, p.sequence = now, 0
 	}
 }
@@ -166,7 +166,7 @@ func (p *partition) deliver(ctx context.Context, l *load) error {
 		case kafka.Repeated(err):
 			return p.acknowledged(l, -1, true)
 		case kafka.Fenced(err):
-			return p.giveUp(l, p.sink.fenced(p.topic.name, err))
+			return p.giveUp(l, p.sink.writer.fenced(p.topic.name, err))
 		case kafka.Mistimed(err) && p.earlier(l, &mistimed):
 			continue
 		case kafka.Confused(err), unanswered && (kafka.TooLarge(err) || kafka.Malformed(err)):
@@ -175,7 +175,7 @@ func (p *partition) deliver(ctx context.Context, l *load) error {
 			return p.refused(ctx, l, err)
 		}
 		p.failed, unanswered = true, true
-		p.sink.failing(p.String(), err)
+		p.sink.health.failing(p.String(), err)
 		if pause.For(ctx, pause.Backoff(n, p.sink.cfg.Wait, maxWait)) != nil {
 			p.settle(l, ctx.Err())
 			return nil
@@ -201,7 +201,7 @@ func (p *partition) acknowledged(l *load, offset int64, again bool) error {
 	}
 	if p.failed {
 		p.failed = false
-		p.sink.working(p.String())
+		p.sink.health.working(p.String())
 	}
 	at := offset
 	for _, e := range l.entries {

@@ -5,7 +5,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,7 +24,7 @@ func (s *Sink) Run(ctx context.Context) error {
 	if !s.started.CompareAndSwap(false, true) {
 		return errors.New("kafka: Run was called a second time")
 	}
-	s.setDown(errNotConnected)
+	s.health.setDown(errNotConnected)
 	err := s.serve(ctx)
 	if ctx.Err() != nil {
 		err = nil
@@ -35,12 +34,12 @@ func (s *Sink) Run(ctx context.Context) error {
 }
 
 func (s *Sink) serve(ctx context.Context) error {
-	if err := s.insistOn(ctx, "producer", s.begin); err != nil {
+	if err := s.insistOn(ctx, "producer", s.writer.begin); err != nil {
 		return err
 	}
 	var known []string
 	err := s.insistOn(ctx, "topics", func(ctx context.Context) (err error) {
-		known, err = s.known(ctx)
+		known, err = s.topics.known(ctx, s.client)
 		return err
 	})
 	if err != nil {
@@ -60,14 +59,14 @@ func (s *Sink) insistOn(ctx context.Context, place string, attempt func(context.
 		err := attempt(ctx)
 		switch {
 		case err == nil:
-			s.working(place)
+			s.health.working(place)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case final(err):
 			return err
 		}
-		s.failing(place, err)
+		s.health.failing(place, err)
 		if pause.For(ctx, pause.Backoff(n, s.cfg.Wait, maxWait)) != nil {
 			return ctx.Err()
 		}
@@ -84,39 +83,20 @@ func final(err error) bool {
 	return errors.As(err, &unusable) || errors.As(err, &rewound) || errors.As(err, &interrupted)
 }
 
-// known returns the topics that there are from the beginning.
-func (s *Sink) known(ctx context.Context) ([]string, error) {
-	if s.only != "" {
-		return []string{s.only}, nil
-	}
-	all, err := s.client.Topics(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for name := range all {
-		if s.fits.MatchString(name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
 // openAll opens the topics that are known, and then each that is asked for, and publishes to them.
 func (s *Sink) openAll(ctx context.Context, work *errgroup.Group, known []string) error {
 	for _, name := range known {
-		if _, err := s.want(name); err != nil {
+		if _, err := s.topics.want(name); err != nil {
 			return unusable(name, err.Error(), "use fewer topics, or other names")
 		}
 	}
 	for opened := 0; ; opened++ {
 		if opened == len(known) {
 			close(s.up)
-			s.setDown(nil)
+			s.health.setDown(nil)
 		}
 		select {
-		case t := <-s.asked:
+		case t := <-s.topics.asked:
 			if err := s.insistOn(ctx, t.name, func(ctx context.Context) error { return s.open(ctx, t) }); err != nil {
 				return err
 			}
@@ -135,37 +115,12 @@ func (s *Sink) end(ctx context.Context, err error) {
 	if err == nil {
 		err = ctx.Err()
 	}
-	s.setDown(sink.ErrNotRunning)
+	s.health.setDown(sink.ErrNotRunning)
 	close(s.over)
-	s.mu.Lock()
-	topics := make([]*topic, 0, len(s.topics))
-	for _, t := range s.topics {
-		topics = append(topics, t)
-	}
-	s.mu.Unlock()
-	for _, t := range topics {
-		select {
-		case <-t.open:
-		default:
-			continue // nothing was taken for it
-		}
+	for _, t := range s.topics.opened() { // nothing was taken for others
 		for _, p := range t.partitions {
 			p.close(err)
 		}
 	}
 	s.client.Close()
-}
-
-// opened returns the topics that are open.
-func (s *Sink) opened() (open []*topic) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.topics {
-		select {
-		case <-t.open:
-			open = append(open, t)
-		default:
-		}
-	}
-	return open
 }

@@ -41,55 +41,61 @@ func (t *topic) takesLess(n int) {
 	t.limit.Store(min(t.limit.Load(), max(int64(n/2), leastLimit)))
 }
 
+// admin finds and makes topics, and compares them with what they must be like and what they acknowledged.
+type admin struct {
+	cfg    *Config
+	client *kafka.Client
+}
+
 // missingFor is how long a topic must have been missing to be believed: brokers hear of a new one at different times.
 const missingFor = 3 * time.Second
 
 // find returns what a topic's incarnation is called, and how many partitions it has. One that is missing is created if
 // it may be.
-func (s *Sink) find(ctx context.Context, t *topic) (id string, n int, err error) {
+func (a *admin) find(ctx context.Context, t *topic) (id string, n int, err error) {
 	created := false
 	for began := time.Now(); ; {
-		_, id, err = s.client.Incarnation(ctx, t.name)
+		_, id, err = a.client.Incarnation(ctx, t.name)
 		if err == nil {
-			n, err = s.client.Partitions(ctx, t.name)
+			n, err = a.client.Partitions(ctx, t.name)
 		}
 		late := time.Since(began) >= missingFor
 		switch {
 		case !errors.Is(err, kafka.ErrNoTopic), created && late:
 			return id, n, err
-		case s.cfg.Create != nil && !created:
-			if err := s.create(ctx, t); err != nil {
+		case a.cfg.Create != nil && !created:
+			if err := a.create(ctx, t); err != nil {
 				return "", 0, err
 			}
 			created = true
 		case late:
-			return "", 0, s.missing(ctx, t.name)
+			return "", 0, a.missing(ctx, t.name)
 		}
-		if err := pause.For(ctx, s.cfg.Wait); err != nil {
+		if err := pause.For(ctx, a.cfg.Wait); err != nil {
 			return "", 0, err
 		}
 	}
 }
 
-func (s *Sink) create(ctx context.Context, t *topic) error {
-	c := s.cfg.Create
-	err := s.client.CreateTopic(ctx, kafka.TopicSpec{
+func (a *admin) create(ctx context.Context, t *topic) error {
+	c := a.cfg.Create
+	err := a.client.CreateTopic(ctx, kafka.TopicSpec{
 		Name: t.name, Partitions: c.Partitions, Replicas: c.Replicas,
 		Settings: c.Settings,
 	})
 	if err == nil {
-		s.cfg.Log.Info("topic created", "topic", t.name)
+		a.cfg.Log.Info("topic created", "topic", t.name)
 	}
 	return err
 }
 
 // adviceToCreate names a command that the brokers which there are can do.
-func (s *Sink) adviceToCreate(ctx context.Context, name string) string {
+func (a *admin) adviceToCreate(ctx context.Context, name string) string {
 	replicas, needed := 3, 2
-	if n, err := s.client.Brokers(ctx); err == nil && n < replicas {
+	if n, err := a.client.Brokers(ctx); err == nil && n < replicas {
 		replicas, needed = n, 1
 	}
-	return "create it, for example with kafka-topics.sh --bootstrap-server " + s.cfg.Brokers[0] + " --create --topic " +
+	return "create it, for example with kafka-topics.sh --bootstrap-server " + a.cfg.Brokers[0] + " --create --topic " +
 		name +
 		fmt.Sprintf(" --partitions 12 --replication-factor %d --config min.insync.replicas=%d", replicas, needed) +
 		", or let it be created (create)"
@@ -105,17 +111,17 @@ const (
 
 // check warns, once, of settings with which acknowledged records are lost, and returns the largest batch that the topic
 // takes.
-func (s *Sink) check(ctx context.Context, t *topic) (limit int64, err error) {
+func (a *admin) check(ctx context.Context, t *topic) (limit int64, err error) {
 	name := t.name
-	settings, err := s.client.Settings(ctx, name, settingSize, settingCleanup, settingISR, settingUnclean)
+	settings, err := a.client.Settings(ctx, name, settingSize, settingCleanup, settingISR, settingUnclean)
 	if kafka.Forbidden(err) {
-		s.cfg.Log.Warn("the settings of a topic may not be read, so they are not checked", "topic", name, "err", err)
+		a.cfg.Log.Warn("the settings of a topic may not be read, so they are not checked", "topic", name, "err", err)
 		return batch.DefaultLimit, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	s.tellLosses(t, settings)
+	a.tellLosses(t, settings)
 	limit, err = strconv.ParseInt(settings[settingSize], 10, 64)
 	if err != nil || limit <= 0 { // not every broker tells
 		return batch.DefaultLimit, nil
@@ -124,13 +130,13 @@ func (s *Sink) check(ctx context.Context, t *topic) (limit int64, err error) {
 }
 
 // tellLosses warns of what a topic's settings lose, once however often it has to be opened.
-func (s *Sink) tellLosses(t *topic, settings map[string]string) {
+func (a *admin) tellLosses(t *topic, settings map[string]string) {
 	if t.told {
 		return
 	}
 	t.told = true
-	for _, problem := range losses(settings, s.cfg.Tombstones) {
-		s.cfg.Log.Warn("a topic's settings lose events", "topic", t.name, "problem", problem)
+	for _, problem := range losses(settings, a.cfg.Tombstones) {
+		a.cfg.Log.Warn("a topic's settings lose events", "topic", t.name, "problem", problem)
 	}
 }
 

@@ -156,8 +156,8 @@ func Bridges() map[string]Bridge {
 		},
 		"no fence on Kafka with leaders": {
 			Changes: []edit.Change{{
-				File: "sink/kafka/fence.go",
-				Old:  "s.client.InitProducer(ctx, s.cfg.transactionalID(), nil)", New: `s.client.InitProducer(ctx, "", nil)`,
+				File: "sink/kafka/writer.go",
+				Old:  "w.client.InitProducer(ctx, w.cfg.transactionalID(), nil)", New: `w.client.InitProducer(ctx, "", nil)`,
 			}},
 			Replicas: 2, Checkpoint: world.CheckpointKafka, Faults: []string{handsFull}, Twice: true,
 			Broker: world.Kafka,
