@@ -176,9 +176,8 @@ func TestTail_refuses_a_command_line_that_means_nothing(t *testing.T) {
 	for args, want := range map[string]string{
 		"-o yaml":                 `-o "yaml" is not an output format; use json or wide`,
 		"--since 1h --from-start": "--from-start and --since exclude each other: keep one of them",
-		"--since yesterday": "it is not a duration; write one as Go does, such as 30s, 5m or 1h30m, or in days " +
-			"as 1d",
-		"--since 2days":                "it is not a duration; write 48h, or in days as 1d",
+		"--since yesterday":            "it is not a duration; write one such as 30s, 10m, 2h or 1d",
+		"--since 2days":                "it is not a duration; write one such as 30s, 10m, 2h or 1d",
 		"--since 2000-01-01T00:00:00Z": "it is a time; write --since-time",
 		"--last many":                  `invalid argument "many" for "--last" flag: write a whole number`,
 		"--follow=maybe":               `invalid argument "maybe" for "-f, --follow" flag: write true or false`,

@@ -33,7 +33,7 @@ func (c *Config) Compare(next *Config) Difference {
 	for _, one := range []*Config{&now, &then} { // what a process can change
 		one.Pipelines, one.Buffer, one.Log.Level = nil, Buffer{}, ""
 	}
-	for _, path := range differences("", reflect.ValueOf(now), reflect.ValueOf(then)) {
+	for _, path := range differences("", reflect.ValueOf(now), reflect.ValueOf(then), fileKeys) {
 		d.fix(path, "cannot change while the process runs")
 	}
 	if c.Buffer != next.Buffer {
@@ -76,14 +76,14 @@ func (d *Difference) pipeline(now, next *Config, i int) {
 		d.Added = append(d.Added, p.Name)
 		return
 	}
-	switch keys := p.differ(before); {
+	keys := differences("", reflect.ValueOf(*before), reflect.ValueOf(*p), pipelineKeys)
+	is := func(key string) func(string) bool { return func(path string) bool { return path == key } }
+	switch keys = slices.DeleteFunc(keys, is("buffer.maxBytes")); {
+	case len(keys) == 0 && before.Buffer != p.Buffer:
+		d.Others = append(d.Others, at+".buffer")
 	case len(keys) == 0:
-	case !slices.ContainsFunc(keys, func(key string) bool { return key != "resources" && key != "buffer" }):
-		if slices.Contains(keys, "resources") {
-			d.Resources = append(d.Resources, p.Name)
-		} else {
-			d.Others = append(d.Others, at+".buffer")
-		}
+	case len(slices.DeleteFunc(keys, is("resources"))) == 0:
+		d.Resources = append(d.Resources, p.Name)
 	default:
 		d.Changed = append(d.Changed, p.Name)
 	}
@@ -110,17 +110,6 @@ func (c *Config) sameFile(p *Pipeline, other *Config, o *Pipeline) bool {
 	return errA == nil && errB == nil && a == b
 }
 
-// differ returns the keys of a pipeline that are different from those of o.
-func (p *Pipeline) differ(o *Pipeline) (keys []string) {
-	a, b := reflect.ValueOf(*p), reflect.ValueOf(*o)
-	for i := range a.NumField() {
-		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
-			keys = append(keys, a.Type().Field(i).Tag.Get("yaml"))
-		}
-	}
-	return keys
-}
-
 // SameCheckpoint reports whether p keeps its positions where o does.
 func (p *Pipeline) SameCheckpoint(o *Pipeline) bool {
 	same := reflect.DeepEqual(p.Checkpoint, o.Checkpoint)
@@ -130,19 +119,18 @@ func (p *Pipeline) SameCheckpoint(o *Pipeline) bool {
 	return same && reflect.DeepEqual(p.Sink, o.Sink) // which says where the brokers are, and is asked first
 }
 
-// differences returns the paths of the values of two structs that are different.
-func differences(path string, a, b reflect.Value) (paths []string) {
-	if reflect.DeepEqual(a.Interface(), b.Interface()) {
-		return nil
-	}
-	if a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil() {
-		a, b = a.Elem(), b.Elem()
-	}
-	if a.Kind() != reflect.Struct {
-		return []string{path}
-	}
-	for i := range a.NumField() {
-		paths = append(paths, differences(join(path, a.Type().Field(i).Tag.Get("yaml")), a.Field(i), b.Field(i))...)
+// differences returns the paths below path of the keys whose values in two structs are different.
+func differences(path string, a, b reflect.Value, keys []rule) (paths []string) {
+	for i := range keys {
+		r, x, y := &keys[i], fieldOf(a, keys[i].key), fieldOf(b, keys[i].key)
+		at := join(path, r.key)
+		switch {
+		case reflect.DeepEqual(x.Interface(), y.Interface()):
+		case r.kind.form != formMapping, x.Kind() == reflect.Pointer && (x.IsNil() || y.IsNil()):
+			paths = append(paths, at)
+		default:
+			paths = append(paths, differences(at, reflect.Indirect(x), reflect.Indirect(y), r.kind.keys)...)
+		}
 	}
 	return paths
 }

@@ -5,175 +5,224 @@ package config
 import "time"
 
 // Config is a whole file. [Load] and [FromArgs] return it complete: defaults are filled in, and every pipeline has
-// exactly one sink.
+// exactly one sink. What a key is for, and what it may be, is in the table of rules, at its name.
 type Config struct {
-	// Cluster names the cluster in events; empty: the uid of namespace kube-system.
-	Cluster    string     `yaml:"cluster"`
-	Kubernetes Kubernetes `yaml:"kubernetes"`
-	Pipelines  []Pipeline `yaml:"pipelines"`
+	Cluster    string
+	Kubernetes Kubernetes
+	Pipelines  []Pipeline
 	// LeaderElection is nil where one process alone has this configuration.
-	LeaderElection *LeaderElection `yaml:"leaderElection"`
+	LeaderElection *LeaderElection
 	// DataDir is where state is kept; see [Config.StateDir] for what empty means.
-	DataDir string `yaml:"dataDir"`
-	Buffer  Buffer `yaml:"buffer"`
-	Server  Server `yaml:"server"`
-	Log     Log    `yaml:"log"`
+	DataDir string
+	Buffer  Buffer
+	Server  Server
+	Log     Log
 }
 
-// Kubernetes says how the API server is found; both empty: in-cluster, then the usual kubeconfig rules.
+// Kubernetes says how the API server is found.
 type Kubernetes struct {
-	Kubeconfig string `yaml:"kubeconfig"`
-	Context    string `yaml:"context"`
+	Kubeconfig, Context string
+}
+
+// LeaderElection says how one of several processes with this configuration becomes the one that publishes. Its keys are
+// those of Kubernetes' own components.
+type LeaderElection struct {
+	ResourceName, ResourceNamespace           string
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 }
 
 // Pipeline is a list of resources and the one sink they are published to.
 type Pipeline struct {
-	Name       string     `yaml:"name"`
-	Resources  []Resource `yaml:"resources"`
-	Encoding   Encoding   `yaml:"encoding"`
-	Sink       Sink       `yaml:"sink"`
-	Checkpoint Checkpoint `yaml:"checkpoint"`
-	Recovery   Recovery   `yaml:"recovery"`
-	Audit      Audit      `yaml:"audit"`
-	// OnReject says what follows when the broker refuses an event for good.
-	OnReject OnReject `yaml:"onReject"`
-	// Oversize says what becomes of an event that is too large for the broker.
-	Oversize Oversize `yaml:"oversize"`
+	Name       string
+	Resources  []Resource
+	Encoding   Encoding
+	Sink       Sink
+	Checkpoint Checkpoint
+	Recovery   Recovery
+	Audit      Audit
+	OnReject   OnReject
+	Oversize   Oversize
 	// Buffer is this pipeline's part of the common one; see [Config.BufferShare] for what 0 means.
-	Buffer Buffer `yaml:"buffer"`
+	Buffer Buffer
 }
 
 // Resource is one resource in one or several scopes.
 type Resource struct {
-	Resource ResourceName `yaml:"resource"`
-	// Exclude are the resources that a wildcard leaves out.
-	Exclude []ResourceName `yaml:"exclude"`
-	// Namespaces makes one stream of each; empty: one stream of all. Of a wildcard they leave out what is in no
-	// namespace.
-	Namespaces []string `yaml:"namespaces"`
-	// NamespaceSelector makes one stream of each namespace whose labels match. Of a wildcard it leaves out what is in
-	// no namespace.
-	NamespaceSelector string `yaml:"namespaceSelector"`
-	LabelSelector     string `yaml:"labelSelector"`
-	FieldSelector     string `yaml:"fieldSelector"`
-	// Operations are those of which events are published.
-	Operations []Operation `yaml:"operations"`
-	// IgnoreChanges lists paths, as jsonscan.ParsePath takes them: an update in which nothing else is different is not
-	// published.
-	IgnoreChanges []string `yaml:"ignoreChanges"`
-	// Filter is an expression of CEL that is true for events that are published; empty: all are.
-	Filter string `yaml:"filter"`
-	// OnFilterError says what becomes of a change for which Filter cannot be evaluated.
-	OnFilterError OnFilterError `yaml:"onFilterError"`
-
-	Delivery Delivery `yaml:"delivery"`
-	Payload  Payload  `yaml:"payload"`
-	Snapshot Snapshot `yaml:"snapshot"`
-	// Resync is how often everything that exists is published again; 0: never by itself.
-	Resync time.Duration `yaml:"resync"`
+	Resource                                        ResourceName
+	Exclude                                         []ResourceName
+	Namespaces                                      []string
+	NamespaceSelector, LabelSelector, FieldSelector string
+	Operations                                      []Operation
+	// IgnoreChanges are paths, as jsonscan.ParsePath takes them.
+	IgnoreChanges []string
+	Filter        string
+	OnFilterError OnFilterError
+	Delivery      Delivery
+	Payload       Payload
+	Snapshot      Snapshot
+	Resync        time.Duration
 	// Redact is Encoding.Redact for this resource alone.
-	Redact []string `yaml:"redact"`
+	Redact []string
 }
 
 // Encoding says what an event looks like.
 type Encoding struct {
-	Mode Mode `yaml:"mode"`
-	// Profile says whose types, sources and subjects events have.
-	Profile Profile `yaml:"profile"`
-	// Keep lists parts of an object that are otherwise removed.
-	Keep []Part `yaml:"keep"`
-	// Redact lists paths, as jsonscan.ParsePath takes them, of values that are replaced.
-	Redact  []string `yaml:"redact"`
-	Secrets Secrets  `yaml:"secrets"`
+	Mode    Mode
+	Profile Profile
+	Keep    []Part
+	// Redact are paths, as jsonscan.ParsePath takes them.
+	Redact  []string
+	Secrets Secrets
 }
 
 // Secrets says what leaves the process of objects of kind Secret.
 type Secrets struct {
-	// Values publishes the values of Secrets.
-	Values bool `yaml:"values"`
-	// Annotations names annotations of Secrets whose values are published all the same.
-	Annotations []string `yaml:"annotations"`
+	Values      bool
+	Annotations []string
 	// Hashes, if not nil, makes values that are not published show when they change.
-	Hashes *SecretHashes `yaml:"hashes"`
+	Hashes *SecretHashes
 }
 
 // SecretHashes says where the key of the hashes is: in one of a file and an environment variable.
 type SecretHashes struct {
-	KeyFile string `yaml:"keyFile"`
-	KeyEnv  string `yaml:"keyEnv"`
+	KeyFile, KeyEnv string
 }
 
 // Sink is where events go: one of its fields is set.
 type Sink struct {
-	NATS     *NATS     `yaml:"nats"`
-	Kafka    *Kafka    `yaml:"kafka"`
-	Embedded *Embedded `yaml:"embedded"`
-	Stdout   *Stdout   `yaml:"stdout"`
+	NATS     *NATS
+	Kafka    *Kafka
+	Embedded *Embedded
+	Stdout   *Stdout
+}
+
+// NATS publishes to a NATS server with JetStream.
+type NATS struct {
+	Servers []string
+	JetStream
+	Replicas int
+	NATSAccess
+}
+
+// JetStream is a stream of a NATS server and the limits with which it is created; a limit of 0 is none.
+type JetStream struct {
+	Stream string
+	// Subject is the template of each event's subject.
+	Subject         string
+	Fence           bool
+	MaxAge          time.Duration
+	MaxBytes        Size
+	DuplicateWindow time.Duration
+}
+
+// NATSAccess is how NATS servers are told who we are.
+type NATSAccess struct {
+	TokenFile, TokenEnv, User, PasswordFile, PasswordEnv, NKeyFile, CredsFile string
+	// TLS is nil where the server's URL alone decides about TLS.
+	TLS *TLS
+}
+
+// TLS says whom to trust and how to prove who we are. Empty fields mean: the system's certificate authorities, no
+// client certificate, the host that is connected to.
+type TLS struct {
+	CAFile, CertFile, KeyFile, ServerName string
+}
+
+// Kafka publishes to a topic of a Kafka cluster, or to several.
+type Kafka struct {
+	Brokers []string
+	// Topic is the template of each event's topic.
+	Topic string
+	// Create says how a topic is made that is missing; nil: it is refused.
+	Create      *KafkaTopic
+	Compression Compression
+	Tombstones  bool
+	// TLS is nil where connections are not protected; an empty one trusts the system's certificate authorities.
+	TLS *TLS
+	// SASL is nil where the brokers are not told who we are, or by a client certificate only.
+	SASL *SASL
+}
+
+// KafkaTopic is how a topic is made. Numbers that are 0 are for the brokers to choose.
+type KafkaTopic struct {
+	Partitions, Replicas int
+	Settings             map[string]string
+}
+
+// SASL says who we are.
+type SASL struct {
+	Mechanism Mechanism
+	// User and one of the passwords are for PLAIN and SCRAM.
+	User, PasswordFile, PasswordEnv string
+	// TokenFile, or TokenURL with what it asks for, are for OAUTHBEARER.
+	TokenFile, TokenURL, ClientID, ClientSecretFile, ClientSecretEnv string
+	Scopes                                                           []string
+}
+
+// Embedded is the NATS server in the process itself. All pipelines that use it share one.
+type Embedded struct {
+	Listen string
+	// StoreDir is where the server keeps its streams; empty: nats in [Config.StateDir].
+	StoreDir string
+	JetStream
 }
 
 // Stdout writes one event a line to the standard output.
 type Stdout struct{}
 
-// TLS says whom to trust and how to prove who we are. Empty fields mean: the system's certificate authorities, no
-// client certificate, the host that is connected to.
-type TLS struct {
-	CAFile     string `yaml:"caFile"`
-	CertFile   string `yaml:"certFile"`
-	KeyFile    string `yaml:"keyFile"`
-	ServerName string `yaml:"serverName"`
-}
-
-// Embedded is the NATS server in the process itself. All pipelines that use it share one.
-type Embedded struct {
-	Listen string `yaml:"listen"`
-	// StoreDir is where the server keeps its streams; empty: nats in [Config.StateDir].
-	StoreDir  string `yaml:"storeDir"`
-	JetStream `yaml:",inline"`
-}
-
 // Checkpoint says where positions are kept: in Kafka or NATS if that is set, else in a file.
 type Checkpoint struct {
-	File  CheckpointFile   `yaml:"file"`
-	Kafka *CheckpointKafka `yaml:"kafka"`
-	NATS  *CheckpointNATS  `yaml:"nats"`
+	File  CheckpointFile
+	Kafka *CheckpointKafka
+	NATS  *CheckpointNATS
 }
 
 // CheckpointFile is a checkpoint in a file; see [Config.CheckpointPath] for what an empty path means.
 type CheckpointFile struct {
-	Path string `yaml:"path"`
+	Path string
 }
 
-// Recovery bounds what is read back of the API server's history after a gap.
+// CheckpointKafka is a checkpoint in a compacted topic of the cluster that the pipeline publishes to.
+type CheckpointKafka struct {
+	Topic    string
+	Replicas int
+}
+
+// CheckpointNATS is a checkpoint in a key-value bucket; see [Pipeline.CheckpointServers] for what no servers mean.
+type CheckpointNATS struct {
+	Bucket   string
+	Replicas int
+	Servers  []string
+	NATSAccess
+}
+
+// Recovery bounds what is read back of the API server's history, for each gap of a stream.
 type Recovery struct {
-	// Enabled reads back what lies in a gap, object by object.
-	Enabled bool `yaml:"enabled"`
-	// MaxReads and MaxTime bound it for each gap of a stream.
-	MaxReads int           `yaml:"maxReads"`
-	MaxTime  time.Duration `yaml:"maxTime"`
+	Enabled  bool
+	MaxReads int
+	MaxTime  time.Duration
 }
 
-// Audit compares the objects that exist with those that the log has.
+// Audit says how often the objects that exist are compared with those that the log has; 0: never.
 type Audit struct {
-	// Interval is how often each stream is compared; 24h unless the file says otherwise, and 0: never.
-	Interval time.Duration `yaml:"interval"`
+	Interval time.Duration
 }
 
 // Buffer bounds what is read and not yet acknowledged.
 type Buffer struct {
-	MaxBytes Size `yaml:"maxBytes"`
+	MaxBytes Size
 }
 
 // Server is the HTTP server of metrics and health.
 type Server struct {
-	Listen string `yaml:"listen"`
+	Listen string
 	// Admin is where requests are served that change something; empty: at Listen, on loopback only.
-	Admin string `yaml:"admin"`
-	// Profiling adds Go's profiles, below /debug/pprof/.
-	Profiling bool `yaml:"profiling"`
+	Admin     string
+	Profiling bool
 }
 
 // Log says what is logged and how.
 type Log struct {
-	Level  Level  `yaml:"level"`
-	Format Format `yaml:"format"`
+	Level  Level
+	Format Format
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-var update = flag.Bool("update", false, "write what is reported now into the bad files; review it with git diff")
+var update = flag.Bool("update", false, "write what is made from the table, and what is reported now into the bad files; review it")
 
 const want = "# want: "
 
@@ -96,10 +96,9 @@ func TestLoad_refuses_what_is_no_text_or_too_large(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: \x00":            "f:1:4: is not text in UTF-8 from here; save the file as UTF-8",
 		"a: ö\nb: ä\xff":     "f:2:5: is not text in UTF-8 from here; save the file as UTF-8",
-		"\xff\xfea\x00:\x00": "f:1:1: is text in UTF-16, as PowerShell writes it; save the file as UTF-8",
-		"\xfe\xff\x00a\x00:": "f:1:1: is text in UTF-16, as PowerShell writes it; save the file as UTF-8",
-		"\uFEFF\"": "f:1:1: YAML: could not find end character of double-quoted text; a quote has no " +
-			"counterpart",
+		"\xff\xfea\x00:\x00": "f:1:1: is not text in UTF-8 from here; save the file as UTF-8",
+		"\xfe\xff\x00a\x00:": "f:1:1: is not text in UTF-8 from here; save the file as UTF-8",
+		"\uFEFF\"":           "f:1:1: YAML: could not find end character of double-quoted text",
 		strings.Repeat("#",
 			2<<20): "f:1:1: is larger than 256 KiB or 50,000 words, or nested deeper than 100 levels; see config.example.yaml " +
 			"for every key",
@@ -332,13 +331,14 @@ argument 3: "x/y" is a subresource or a path, which cannot be watched by that na
 		{Args{}, `name at least one resource, such as pods or deployments.apps`},
 		{
 			Args{Resources: []string{"pods", "nodes"}, Namespaces: []string{"Web", "shop", "shop"}, LabelSelector: "a=b=c"},
-			`--namespace: "Web" is not a namespace; use lower-case letters, digits and - (at most 63, a letter or digit at both ends)
---namespace: "shop" is there twice; keep one
---selector: "a=b=c" is not a label selector: found '=', expected: ',' or 'end of string'; write one as kubectl -l takes it, such as app=web,tier!=cache`,
+			`--namespace: "shop" is there twice; keep one
+--namespace: "Web" is not a namespace; use lower-case letters, digits and - (at most 63, a letter or digit at both ends), or leave it out for all
+--selector: "a=b=c" is not a label selector: found '=', expected: ',' or 'end of string'; write one as kubectl -l takes it, such as app=web,tier!=cache
+--namespace: resource nodes is cluster-scoped and cannot be read in namespace "Web"; remove its namespaces`,
 		},
 		{
 			Args{Resources: []string{"pods"}, DataDir: "~/state"},
-			`--data-dir: "~/state" begins with ~, which is not replaced here; write the whole path`,
+			`--data-dir: "~/state" begins with ~, which is not replaced here; write the whole path, or a relative one`,
 		},
 		{
 			Args{Resources: []string{"pods"}, Listen: ":8081", BrokerListen: ":8081"},
@@ -346,8 +346,8 @@ argument 3: "x/y" is a subresource or a path, which cannot be watched by that na
 		},
 		{
 			Args{Resources: []string{"pods"}, Listen: "8081", BrokerListen: "localhost"},
-			`--listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080
---broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:4222 or :4222`,
+			`--broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:4222 or :4222
+--listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080`,
 		},
 	} {
 		_, err := FromArgs(c.args)

@@ -8,47 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
 )
-
-// mark is a place in the file, from 1.
-type mark struct{ line, column int }
-
-// issue is a problem whose place is that of its path, unless at says otherwise.
-type issue struct {
-	path, message string
-	at            mark
-}
-
-// decoder fills a struct from YAML, remembers where each path was, and goes on after a problem.
-type decoder struct {
-	marks map[string]mark
-	// bad are the paths that a problem was found at.
-	bad    map[string]bool
-	issues []issue
-}
-
-func (d *decoder) add(path, message string) { d.addAt(path, mark{}, message) }
-
-func (d *decoder) addAt(path string, at mark, message string) {
-	d.bad[path] = true
-	d.note(path, at, message)
-}
-
-// note is addAt for what does not spoil the value of path.
-func (d *decoder) note(path string, at mark, message string) {
-	d.issues = append(d.issues, issue{path, message, at})
-}
-
-// decode fills target, a pointer to a struct, with node, which must be a mapping.
-func (d *decoder) decode(node ast.Node, target any) {
-	d.value(node, "", reflect.ValueOf(target).Elem())
-}
 
 // place returns where a person sees node begin.
 func place(node ast.Node) mark {
@@ -67,8 +34,9 @@ func place(node ast.Node) mark {
 	return mark{t.Position.Line, t.Position.Column}
 }
 
-// value fills v. A mapping of which nothing is written keeps its defaults; any other value must be given.
-func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
+// value fills v, a value of kind k. A mapping of which nothing is written keeps its defaults; any other value must be
+// given.
+func (d *document) value(node ast.Node, path string, v reflect.Value, k *kind) {
 	if _, marked := d.marks[path]; !marked {
 		d.marks[path] = place(node)
 	}
@@ -76,267 +44,311 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 		d.addAt(path, place(node), refused)
 		return
 	}
-	if v.Kind() == reflect.Pointer {
-		v.Set(reflect.New(v.Type().Elem()))
-		setDefaults(v)
-		v = v.Elem()
-	}
-	switch {
-	case isText(v.Type()):
-		d.text(node, path, v)
-	case v.Kind() == reflect.Struct:
-		d.mapping(node, path, v)
-	case v.Kind() == reflect.Slice:
-		d.list(node, path, v)
-	case v.Kind() == reflect.Map:
-		d.texts(node, path, v)
+	switch k.form {
+	case formMapping:
+		if v.Kind() == reflect.Pointer {
+			v.Set(reflect.New(v.Type().Elem()))
+			v = v.Elem()
+		}
+		setDefaults(v, k.keys)
+		d.mapping(node, path, v, k)
+	case formList:
+		n, ok := node.(*ast.SequenceNode)
+		if !ok {
+			d.not(node, path, k)
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Values), len(n.Values)))
+		for i, item := range n.Values {
+			d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i), k.item)
+		}
+	case formTexts:
+		d.texts(node, path, v, k)
 	default:
-		d.scalar(node, path, v)
+		d.scalar(node, path, v, k)
 	}
 }
 
 // unsupported refuses what would make one place in the file the value of another.
 func unsupported(node ast.Node) string {
 	switch node.Type() {
-	case ast.AliasType:
-		if name := node.(*ast.AliasNode).Value; name != nil && strings.ContainsAny(name.GetToken().Value, ".*/:") {
-			return quoteAlias
-		}
-		fallthrough
-	case ast.AnchorType, ast.MergeKeyType:
-		return "anchors, aliases and merge keys are not supported; write the value out"
+	case ast.AliasType, ast.AnchorType, ast.MergeKeyType:
+		return "anchors, aliases and merge keys are not supported; write the value out, in quotes if it begins with *"
 	case ast.TagType:
 		return "tags are not supported; write the value without one, and in quotes if it begins with !"
-	case ast.StringType:
-		if first, _ := utf8.DecodeRuneInString(node.(*ast.StringNode).Value); strings.ContainsRune("“”„‘’‚", first) &&
-			first != utf8.RuneError {
-			return `begins with a typographic quote, which is a part of the text; write " or ', or none`
-		}
-		return ""
 	default:
 		return ""
 	}
 }
 
-func setDefaults(pointer reflect.Value) {
-	if t, ok := pointer.Interface().(defaulter); ok {
-		t.setDefaults()
+// entriesOf returns what a mapping holds; ok is false where node is none. Nothing written is a mapping without entries.
+func entriesOf(node ast.Node) (entries []*ast.MappingValueNode, ok bool) {
+	switch n := node.(type) {
+	case *ast.NullNode:
+		return nil, true
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	default:
+		return nil, false
 	}
 }
 
-func (d *decoder) mapping(node ast.Node, path string, v reflect.Value) {
+func (d *document) mapping(node ast.Node, path string, v reflect.Value, k *kind) {
 	entries, ok := entriesOf(node)
 	if !ok {
-		d.add(path, fmt.Sprintf("is %s, not a mapping; %s", describe(node),
-			cmp.Or(keyHint(node, path, v), mappingHint(node, v.Type()))))
+		d.not(node, path, k)
 		return
 	}
-	first, valid := map[string]mark{}, validKeys(v.Type())
-	misspelt := map[string]ast.Node{}
+	first, misspelt := map[string]mark{}, map[string]ast.Node{}
 	for _, entry := range entries {
 		key, at := entry.Key.GetToken().Value, place(entry)
-		below := join(path, key)
-		field := fieldOf(v, key)
-		switch {
-		case !d.usable(entry, path, first, valid):
-		case !field.IsValid():
-			if meant := d.unknown(below, at, key, v); meant != "" {
+		if !d.usable(entry, path, first, k.valid()) {
+			continue
+		}
+		r := find(k.keys, key)
+		if r == nil {
+			if meant := d.unknown(join(path, key), at, key, k); meant != "" {
 				misspelt[meant] = entry.Value
 			}
-		default:
-			first[key] = at
-			if isScalar(entry.Value) {
-				at = place(entry.Value)
-			}
-			d.marks[below] = at
-			d.value(entry.Value, below, field)
+			continue
 		}
+		first[key] = at
+		if _, scalar := entry.Value.(ast.ScalarNode); scalar && entry.Value.Type() != ast.NullType {
+			at = place(entry.Value)
+		}
+		d.marks[join(path, key)] = at
+		d.value(entry.Value, join(path, key), fieldOf(v, key), &r.kind)
 	}
 	for _, key := range slices.Sorted(maps.Keys(misspelt)) {
 		if _, there := first[key]; !there {
-			d.asMeant(misspelt[key], join(path, key), fieldOf(v, key))
+			d.asMeant(misspelt[key], join(path, key), fieldOf(v, key), &find(k.keys, key).kind)
 		}
 	}
 }
 
-// asMeant reads what is below a key that is misspelt, so that its problems are told as well. A value without keys is
-// not reported as missing.
-func (d *decoder) asMeant(node ast.Node, path string, field reflect.Value) {
-	kind := field.Kind()
-	if kind == reflect.Pointer {
-		kind = field.Type().Elem().Kind()
+// usable reports whether the key of an entry is a word, and not in first yet; else it says so.
+func (d *document) usable(entry *ast.MappingValueNode, path string, first map[string]mark, valid string) bool {
+	key, at := entry.Key.GetToken().Value, place(entry)
+	before, again := first[key]
+	switch {
+	case entry.Key.Type() != ast.StringType:
+		refused := unsupported(entry.Key)
+		if refused == "" {
+			refused = fmt.Sprintf("the key %q is not a plain word; %s", key, valid)
+		}
+		d.note(path, at, refused)
+		return false
+	case again:
+		d.note(join(path, key), at, fmt.Sprintf("is there twice, first in line %d; keep one", before.line))
+		return false
+	default:
+		return true
 	}
-	_, mapping := entriesOf(node)
-	_, list := node.(*ast.SequenceNode)
-	if mapping && kind == reflect.Struct || list && kind == reflect.Slice {
-		d.value(node, path, field)
-		return
-	}
-	d.bad[path] = true
 }
 
-func isScalar(node ast.Node) bool {
-	_, scalar := node.(ast.ScalarNode)
-	return scalar && node.Type() != ast.NullType
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
+// unknown refuses key, whose path is below, and returns what was probably meant, if anything.
+func (d *document) unknown(below string, at mark, key string, k *kind) (meant string) {
+	var names, secrets []string
+	for _, r := range k.keys {
+		names = append(names, r.key)
+		if r.key == key+"File" || r.key == key+"Env" {
+			secrets = append(secrets, r.key)
+		}
+		if slices.Contains(r.kind.aliases, key) {
+			meant = r.key
+		}
 	}
-	return path + "." + key
-}
-
-// unknown says why key, whose path is below, is refused, and returns what was probably meant, if anything.
-func (d *decoder) unknown(below string, at mark, key string, v reflect.Value) (meant string) {
-	valid := keys(v.Type())
-	if why := refusedKeys(v.Type())[key]; why != "" {
-		d.addAt(below, at, strings.ReplaceAll(why, "{keys}", strings.Join(valid, ", ")))
-		return ""
-	}
+	like, similar := closest(key, names)
+	of := elsewhere(key, fileKeys, "")
 	message := "is not a key here"
-	like, similar := closest(key, valid)
-	switch of := elsewhere(key, reflect.TypeFor[Config](), ""); {
-	case strings.HasPrefix(key, "//") || strings.HasPrefix(key, "/*"):
-		d.addAt(below, at, "is not a key; a comment begins with #")
+	switch {
+	case len(secrets) > 0:
+		d.addAt(below, at, "is not a key here, as a secret never stands in this file; use "+strings.Join(secrets, " or "))
 		return ""
+	case meant != "":
 	case similar && (len(of) == 0 || strings.EqualFold(like, key)):
-		message += fmt.Sprintf(", did you mean %s?", like)
 		meant = like
 	case 0 < len(of) && len(of) <= maxElsewhere:
 		message += ", but in " + strings.Join(of, " and in ")
 	}
-	d.addAt(below, at, message+"; "+validKeys(v.Type()))
+	if meant != "" {
+		message += fmt.Sprintf(", did you mean %s?", meant)
+	}
+	d.addAt(below, at, message+"; "+k.valid())
 	return meant
 }
 
 // maxElsewhere is in how many places a key may be for them to be named.
 const maxElsewhere = 3
 
-// elsewhere returns the paths of all mappings of t, which is at path, that have the key.
-func elsewhere(key string, t reflect.Type, path string) (of []string) {
-	switch t.Kind() {
-	case reflect.Pointer:
-		return elsewhere(key, t.Elem(), path)
-	case reflect.Slice:
-		return elsewhere(key, t.Elem(), path+"[]")
-	case reflect.Struct:
-	default:
-		return nil
-	}
-	for f := range t.Fields() {
-		name := f.Tag.Get("yaml")
-		switch {
-		case f.Anonymous:
-			of = append(of, elsewhere(key, f.Type, path)...)
-			continue
-		case name == key && path == "":
-			of = append(of, "the file itself")
-		case name == key:
+// elsewhere returns the paths of all mappings that have the key, of keys and below them; path is that of keys.
+func elsewhere(key string, keys []rule, path string) (of []string) {
+	for _, r := range keys {
+		below := join(path, r.key)
+		if r.key == key {
 			of = append(of, path)
 		}
-		of = append(of, elsewhere(key, f.Type, join(path, name))...)
+		k := &r.kind
+		if k.form == formList {
+			k, below = k.item, below+"[]"
+		}
+		of = append(of, elsewhere(key, k.keys, below)...)
 	}
 	return of
 }
 
-func (d *decoder) list(node ast.Node, path string, v reflect.Value) {
-	n, ok := node.(*ast.SequenceNode)
-	if !ok {
-		d.add(path, fmt.Sprintf("is %s, not a list; %s", describe(node), listHint(node, v.Type().Elem())))
+// asMeant reads what is below a key that is misspelt, so that its problems are told as well. A value without keys is
+// not reported as missing.
+func (d *document) asMeant(node ast.Node, path string, v reflect.Value, k *kind) {
+	_, mapping := entriesOf(node)
+	_, list := node.(*ast.SequenceNode)
+	if mapping && k.form == formMapping || list && k.form == formList {
+		d.value(node, path, v, k)
 		return
 	}
-	v.Set(reflect.MakeSlice(v.Type(), len(n.Values), len(n.Values)))
-	for i, item := range n.Values {
-		setDefaults(v.Index(i).Addr())
-		d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+	d.bad[path] = true
+}
+
+// texts fills v, a map of texts by names that only the reader of the map knows. Numbers, true and false are taken as
+// they are written, so that they need no quotes.
+func (d *document) texts(node ast.Node, path string, v reflect.Value, k *kind) {
+	entries, ok := entriesOf(node)
+	if !ok {
+		d.not(node, path, k)
+		return
 	}
-}
-
-// listHint says what to write instead of node, where a list of items of type t belongs.
-func listHint(node ast.Node, t reflect.Type) string {
-	switch {
-	case t.Kind() != reflect.Struct || isText(t):
-		return "write [a, b] or items that begin with -"
-	case node.Type() == ast.MappingType || node.Type() == ast.MappingValueType:
-		return "begin each item with -, as in - " + keys(t)[0] + ": ..."
-	case t == reflect.TypeFor[Resource]():
-		return mappingHint(node, t)
-	default:
-		return "write items that begin with -, as in - " + keys(t)[0] + ": ..."
-	}
-}
-
-// isText reports whether a value of type t is written as one text.
-func isText(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) ||
-		t == reflect.TypeFor[time.Duration]()
-}
-
-// keys returns the keys of a struct type, in their order.
-func keys(t reflect.Type) []string {
-	var all []string
-	for f := range t.Fields() {
-		if f.Anonymous {
-			all = append(all, keys(f.Type)...)
+	first, texts := map[string]mark{}, map[string]string{}
+	for _, entry := range entries {
+		if !d.usable(entry, path, first, k.write) {
 			continue
 		}
-		all = append(all, f.Tag.Get("yaml"))
+		key := entry.Key.GetToken().Value
+		below := join(path, key)
+		first[key] = place(entry)
+		d.marks[below] = first[key]
+		text, isText := textOf(entry.Value, true)
+		if b, isBool := entry.Value.(*ast.BoolNode); isBool {
+			text, isText = strconv.FormatBool(b.Value), true
+		}
+		switch refused := unsupported(entry.Value); {
+		case refused != "":
+			d.add(below, refused)
+		case !isText:
+			d.not(entry.Value, below, &aText)
+		default:
+			texts[key] = text
+		}
 	}
-	return all
+	v.Set(reflect.ValueOf(texts))
 }
 
-// validKeys says which keys a struct type has.
-func validKeys(t reflect.Type) string {
-	valid := keys(t)
-	if len(valid) == 0 {
-		return "nothing belongs inside, write {}"
+var variablePattern = regexp.MustCompile(`^\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Z_][A-Z0-9_]*)$`)
+
+func (d *document) scalar(node ast.Node, path string, v reflect.Value, k *kind) {
+	text, ok := textOf(node, k.form == formNumber || k.form == formDuration || k.form == formSize)
+	if b, isBool := node.(*ast.BoolNode); k.form == formSwitch {
+		text, ok = strconv.FormatBool(isBool && b.Value), isBool
 	}
-	return "valid keys: " + strings.Join(valid, ", ")
+	switch control := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }; {
+	case !ok:
+		d.not(node, path, k)
+	case strings.ContainsFunc(text, control):
+		d.add(path, `holds a control character; within double quotes \ begins an escape, so write single quotes`)
+	case k.what != aVariable.what && variablePattern.MatchString(text): // it is not repeated, as it may be a secret
+		d.add(path, "is the name of an environment variable, and those are not replaced here; "+
+			"write the value, or have the file written with it")
+	default:
+		if err := set(v, text); err != nil {
+			d.add(path, k.message(text, err))
+		}
+	}
 }
 
-// mappingHint says what to write instead of node, where a mapping for t belongs. It repeats node only where that is the
-// name of a resource.
-func mappingHint(node ast.Node, t reflect.Type) string {
-	if t == reflect.TypeFor[Resource]() {
+// textOf returns the text that node is; with numbers also that of a number.
+func textOf(node ast.Node, numbers bool) (string, bool) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode:
+		return node.GetToken().Value, numbers
+	default:
+		return "", false
+	}
+}
+
+// set gives v, a scalar or a list of scalars, the value that is written as text: a list as [a, b].
+func set(v reflect.Value, text string) (err error) {
+	switch target := v.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler:
+		return target.UnmarshalText([]byte(text))
+	case *time.Duration:
+		if *target, err = time.ParseDuration(text); err != nil {
+			return errNot
+		}
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		items := strings.Split(strings.Trim(text, "[]"), ", ")
+		v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
+		for i, item := range items {
+			err = cmp.Or(err, set(v.Index(i), item))
+		}
+	case reflect.Bool:
+		v.SetBool(text == "true")
+	case reflect.Int:
+		n, atoiErr := strconv.Atoi(text)
+		if v.SetInt(int64(n)); atoiErr != nil {
+			return errNot
+		}
+	default:
+		v.SetString(text)
+	}
+	return err
+}
+
+// not says that node is not of kind k.
+func (d *document) not(node ast.Node, path string, k *kind) {
+	_, scalar := node.(ast.ScalarNode)
+	token, write := node.GetToken(), k.valid()
+	switch {
+	case k.form == formMapping: // a text is repeated only where it cannot be a secret
 		text, _ := textOf(node, false)
-		if new(ResourceName).UnmarshalText([]byte(text)) == nil {
-			return "write - resource: " + text
+		if r := find(k.keys, text); r != nil && r.kind.form == formMapping {
+			write = fmt.Sprintf("write %s: {%s: {}}", path[strings.LastIndexByte(path, '.')+1:], text)
+		} else if find(k.keys, "resource") != nil && new(ResourceName).UnmarshalText([]byte(text)) == nil {
+			write = "write - resource: " + text
 		}
+	case k.form == formList:
+	case node.Type() == ast.NullType:
+		write = "give a value, or remove it"
+	case scalar && (write == "" || k.pattern != nil && token != nil && k.pattern.MatchString(token.Value)):
+		write = "put it in quotes"
+	case write == "":
+		write = "write one value"
 	}
-	return validKeys(t)
+	d.add(path, fmt.Sprintf("is %s, not %s; %s", describe(node), k.what, write))
 }
 
-// keyHint says what to write instead of node, where that is the name of a mapping that belongs into v; else nothing.
-func keyHint(node ast.Node, path string, v reflect.Value) string {
-	text, _ := textOf(node, false)
-	if f := fieldOf(v, text); !f.IsValid() || f.Kind() != reflect.Pointer || f.Type().Elem().Kind() != reflect.Struct {
-		return ""
+// describe names what node is, for "is …, not …". It shows numbers and words that YAML reads as something else, never a
+// text: that may be a secret.
+func describe(node ast.Node) string {
+	switch node.(type) {
+	case *ast.NullNode:
+		return "nothing"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "the number " + node.GetToken().Value
+	case *ast.BoolNode:
+		return node.GetToken().Value
+	default:
+		return "a text"
 	}
-	return fmt.Sprintf("write %s: {%s: {}}", path[strings.LastIndexByte(path, '.')+1:], text)
-}
-
-// fieldOf returns the field of v that key fills, or the zero Value.
-func fieldOf(v reflect.Value, key string) reflect.Value {
-	for f := range v.Type().Fields() {
-		switch {
-		case f.Anonymous:
-			if inner := fieldOf(v.FieldByIndex(f.Index), key); inner.IsValid() {
-				return inner
-			}
-		case f.Tag.Get("yaml") == key:
-			return v.FieldByIndex(f.Index)
-		}
-	}
-	return reflect.Value{}
-}
-
-// refuser is implemented by types that say of some keys why they are refused.
-type refuser interface{ refused() map[string]string }
-
-func refusedKeys(t reflect.Type) map[string]string {
-	if r, ok := reflect.Zero(t).Interface().(refuser); ok {
-		return r.refused()
-	}
-	return nil
 }

@@ -294,7 +294,7 @@ func TestLoad_takes_relative_paths_from_the_directory_of_the_file(t *testing.T) 
 		require.NoError(t, os.WriteFile("etc/bridge.yaml", []byte(text), 0o600))
 		c, _ := must.Get2(Load("etc/bridge.yaml"))(t)
 		n := 0
-		eachPath(reflect.ValueOf(c), "", func(key, path string) {
+		eachPath(c, func(key, path string) {
 			if path == "" {
 				return
 			}
@@ -315,34 +315,21 @@ func TestParse_refuses_a_path_in_a_home_directory_wherever_one_stands(t *testing
 		for _, p := range problems {
 			key := p.Path[strings.LastIndexByte(p.Path, '.')+1:]
 			want := `"` + home + "/" + key +
-				`" begins with ~, which is not replaced here; write the whole path, or one relative to the directory of this file`
+				`" begins with ~, which is not replaced here; write the whole path, or a relative one`
 			assert.Equal(t, want, p.Message, "%s", p)
 			assert.NotEqual(t, 0, p.Line, "%s", p)
 		}
 	}
 }
 
-// eachPath calls f for each value below v whose key says that it is a path.
-func eachPath(v reflect.Value, key string, f func(key, path string)) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			eachPath(v.Elem(), key, f)
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			eachPath(v.Index(i), key, f)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			eachPath(v.Field(i), v.Type().Field(i).Tag.Get("yaml"), f)
-		}
-	case reflect.String:
+// eachPath calls f for each value of a configuration whose key says that it is a path.
+func eachPath(c *Config, f func(key, path string)) {
+	each(reflect.ValueOf(c).Elem(), &whole, "", func(path string, v reflect.Value, _ *kind) {
+		key := path[strings.LastIndexByte(path, '.')+1:]
 		if strings.HasSuffix(key, "File") || strings.HasSuffix(key, "Dir") || key == "path" || key == "kubeconfig" {
 			f(key, v.String())
 		}
-	default:
-	}
+	})
 }
 
 func TestFromArgs_puts_servers_and_state_where_it_is_told(t *testing.T) {

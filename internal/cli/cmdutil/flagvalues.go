@@ -4,13 +4,9 @@ package cmdutil
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
 // Age is a flag's value: a duration as Go writes it, or whole days or weeks, which a configuration file does not take.
@@ -31,8 +27,7 @@ func (a *Age) Set(text string) error {
 		if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
 			return errors.New("it is a time; write --since-time, or a duration such as 30s, 10m, 2h or 1d")
 		}
-		hint, _, _ := strings.Cut(config.DurationHint(text), ": the longest unit") // which the day is here, or the week
-		return fmt.Errorf("it is not a duration; write %s, or in days as 1d", hint)
+		return errors.New("it is not a duration; write one such as 30s, 10m, 2h or 1d")
 	}
 	*a = Age(d)
 	return nil
