@@ -9,6 +9,10 @@
 // metadata.managedFields and the last-applied-configuration annotation. Everything else arrives as the API server sent
 // it; annotations of which nothing is left arrive as {}. Values of Secrets, and those that are to be redacted, are the
 // exception: see [Config].
+//
+// The type and the source of an event need not tell what it is about, because another profile has types and sources of
+// its own. Whoever reads a log asks [StateOf] or [InOwn], which go by partitionkey and apiversion. The hash in a
+// message's id is of the source without a profile.
 package encode
 
 import (

@@ -18,7 +18,8 @@ import (
 
 const (
 	// memoryShare is how much of the container's limit Go may take. The kernel counts more than Go knows of: buffers of
-	// connections, page tables, pages of the program and of files.
+	// connections, page tables, pages of the program and of files. The Downward API would set GOMEMLIMIT to the whole
+	// limit.
 	memoryShare = 0.9
 	// memoryAgain is between two looks at the container's limit, which can change while it runs.
 	memoryAgain = time.Minute

@@ -10,4 +10,20 @@
 // Before a watch is resumed, the API server's version is compared with the last one shown, and the two objects that
 // were published last are read as they were then: a history that is not the one that was published ends the stream (see
 // [source.RewoundError]).
+//
+// # Rules that are easy to break
+//
+//   - The informer's LastSyncResourceVersion is not a position. It names what was queued, not what was delivered.
+//   - A version is complete only when a later version or a bookmark was seen, because several deletions can share
+//     one (an etcd lease that expires). So a watch is resumed one version back. The ledger drops what is repeated.
+//   - The informer's buffers have no bound. So a frame's bytes are reserved from the budget before it is copied, and
+//     Feed.Deliver must never block.
+//   - Expired is the only error that the reflector sees. Any other error would make it list, and a list folds
+//     history.
+//   - Stubs and changes share the informer's cache. An object whose change is nil came from a list. The handler
+//     ignores it, and everything that the informer concludes from it.
+//   - The first page of a list has one object. Custom resource lists put their metadata behind their items, and the
+//     version must be known before anything is published.
+//   - A stream that shall end is asked to: closing End has everything delivered first. A context that ends leaves
+//     tickets that are never settled.
 package reader
