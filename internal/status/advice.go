@@ -11,6 +11,8 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,6 +49,7 @@ const (
 	BrokerSlow          Kind = "brokerSlow"
 	BrokerRestarting    Kind = "restarting"
 	BrokerAway          Kind = "brokerAway"
+	BrokerRefuses       Kind = "brokerRefuses"
 	SubjectRefused      Kind = "subjectRefused"
 	DiskFull            Kind = "diskFull"
 	DiskReadOnly        Kind = "diskReadOnly"
@@ -76,6 +79,8 @@ const (
 	atBroker
 	atCheckpoint
 	atLease
+	// atRefusal: the broker has answered.
+	atRefusal
 	// atFact: it is no error that tells, but what is counted.
 	atFact
 )
@@ -226,6 +231,11 @@ var troubles = []trouble{
 			"the process tries it at once. It continues where it was. The other pipelines go on.",
 	},
 	{
+		BrokerRefuses, "The broker refuses what is published", atRefusal, func(error) bool { return true },
+		"The broker answers, and its answer says why it refuses: raise the limit, or change the policy, that the text names. " +
+			"What was refused is tried again, and comes into the log then.",
+	},
+	{
 		SubjectRefused, "The broker refuses a subject", atFact, nil,
 		"The broker takes nothing of some object, not even the word that it was rejected, or no marker of a stream, which " +
 			"waits for it: let the bridge publish under all of the pipeline's subjects or topics.",
@@ -252,8 +262,8 @@ var troubles = []trouble{
 	},
 	{
 		Rejected, "Events were rejected", atFact, nil,
-		"The broker refuses such events for good; a rejection stands in their place. Raise its limit (max_payload, " +
-			"max.message.bytes), or set oversize: store or metadata.",
+		"The broker refuses such events for good. If it takes that, a rejection stands in their place. Raise its limit " +
+			"(max_payload, max.message.bytes), set oversize: store or metadata, or permit the subject.",
 	},
 	{ // gapAdvices say more
 		Gapped, "There was a gap", atFact, nil,
@@ -372,8 +382,8 @@ func inUse(err error) bool {
 
 // slow reports whether who was reached has not answered.
 func slow(err error) bool {
-	return !mentions(err, "dial ") && (errors.Is(err, context.DeadlineExceeded) ||
-		mentions(err, "no acknowledgement within", "deadline exceeded", "timed out"))
+	return !mentions(err, "dial ") && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		mentions(err, "no acknowledgement within", "deadline exceeded", "timed out", "i/o timeout"))
 }
 
 func unusable(err error) bool {
@@ -405,8 +415,10 @@ func unreached(err error) bool {
 
 // away reports whether nobody answers, or a server that is starting, ending, or overloaded.
 func away(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	var network *net.OpError // not net.Error: an answer of Kafka is one
+	var request *url.Error
+	return errors.As(err, &network) || errors.As(err, &request) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsInternalError(err) ||
 		mentions(err, "connection refused", "connection reset", "no such host", "no route to host",

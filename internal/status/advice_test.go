@@ -25,6 +25,15 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
+// answered is an answer of Kafka, which a net.Error is too.
+type answered struct{}
+
+func (answered) Error() string {
+	return "[44] Policy Violation: request parameters do not satisfy the policy"
+}
+func (answered) Timeout() bool   { return false }
+func (answered) Temporary() bool { return false }
+
 func dial(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 
 func TestDiagnose_knows_each_kind_of_trouble(t *testing.T) {
@@ -94,6 +103,11 @@ func TestDiagnose_knows_each_kind_of_trouble(t *testing.T) {
 		{atBroker, fmt.Errorf("sasl: %w", &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), BrokerAway},
 		{atBroker, errors.New("no space left at nats://full.example:4222: JetStream not enabled"), JetStreamOff},
 		{atBroker, context.DeadlineExceeded, BrokerSlow},
+		{atBroker, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, BrokerSlow},
+		{atBroker, errors.New("read tcp 127.0.0.1:1->127.0.0.1:2: i/o timeout"), BrokerSlow},
+		{atBroker | atRefusal, answered{}, BrokerRefuses},
+		{atBroker | atRefusal, errors.New("nats: Permissions Violation for Publish to \"k8s.x\""), BrokerPermission},
+		{atCheckpoint, answered{}, CheckpointTrouble},
 		{atBroker, &sink.UnusableError{Target: "stream X", Reason: "it forgets", Advice: "use another"}, BrokerUnusable},
 		{atBroker, errors.New("the moon is full"), Unknown},
 

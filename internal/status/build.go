@@ -217,7 +217,7 @@ func (b *builder) broker(st *bridge.State) Broker {
 		}
 		return Broker{Error: inert.Line(br.Err.Error()), Since: utc(br.Since)}
 	case br.Refused != nil:
-		b.failed(atBroker, of, br.Refused)
+		b.failed(atBroker|atRefusal, of, br.Refused)
 		return Broker{Error: inert.Line(br.Refused.Error())}
 	case br.Blocked != nil:
 		of.Kind, of.Text = SubjectRefused, inert.Line(br.Blocked.Error())
@@ -308,16 +308,19 @@ func (b *builder) stream(p *bridge.State, st *bridge.StreamState) Stream {
 		})
 	}
 	if st.Refused > 0 {
-		of.Severity, of.Kind, of.Since, of.Text = Warning, SubjectRefused, time.Time{}, refused(st)
+		of.Severity, of.Kind, of.Since, of.Text = Warning, SubjectRefused, time.Time{}, refused(st, p.Broker.Refused == nil)
 		b.counted(of)
 	}
 	b.past(&s, of, &st.Past)
 	return s
 }
 
-// refused tells of objects of which the broker takes nothing.
-func refused(st *bridge.StreamState) string {
-	text := fmt.Sprintf("the broker takes nothing of %d objects; the others go on", st.Refused)
+// refused tells of objects of which the broker takes nothing, and whether it takes others.
+func refused(st *bridge.StreamState, others bool) string {
+	text := fmt.Sprintf("the broker takes nothing of %d objects", st.Refused)
+	if others {
+		text += "; the others go on"
+	}
 	if st.Refusal.Err != nil {
 		text += ", such as " + inert.Line(st.Refusal.Object) + ": " + inert.Line(st.Refusal.Err.Error())
 	}
@@ -352,6 +355,7 @@ func (b *builder) past(s *Stream, of Problem, p *health.Past) {
 		}
 		if b.now.Sub(r.At) < recent {
 			of.Kind, of.Since, of.Text = Rejected, r.At, "event of "+s.LastRejection.Object+" rejected: "+s.LastRejection.Text
+			of.Advice = s.LastRejection.Advice
 			b.counted(of)
 		}
 	}
