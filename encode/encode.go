@@ -108,21 +108,23 @@ type Config struct {
 // The methods fill every field of a message, whatever it held before, and use its slices' memory again.
 // Nothing in a message aliases the body of a change.
 type Encoder struct {
+	envelope
+	content
+	// object is the encoder of events with the payload Object, where the configured one is a patch and cannot be had;
+	// else nil.
+	object *Encoder
+	// form stands for what data depend on besides the object.
+	form uint32
+}
+
+// envelope fills what a message has besides its data.
+type envelope struct {
 	stream source.Stream
 	cfg    Config
-
-	keepManaged, keepApplied bool
-	// secret is nil unless the objects are Secrets whose values are not sent.
-	secret *redact.Secret
-	// redaction is nil where nothing is to be redacted.
-	redaction *redact.Paths
 	// shared: objects do not each have a subject of their own.
 	shared bool
 
 	change, marker head
-	// object is the encoder of events with the payload Object, where the configured one is a patch and cannot be had;
-	// else nil.
-	object *Encoder
 	// knative is nil in the profile Own.
 	knative *knative
 	// idPrefix is "<h>." or "", keyPrefix "<cluster>/<group>/<resource>/".
@@ -130,10 +132,22 @@ type Encoder struct {
 	subject                    subject
 	// extra is what events have besides.
 	extra attributes
+}
+
+// content writes objects as data.
+type content struct {
+	resource source.Resource
+	payload  Payload
+
+	keepManaged, keepApplied bool
+	// secret is nil unless the objects are Secrets whose values are not sent.
+	secret *redact.Secret
+	// redaction is nil where nothing is to be redacted.
+	redaction *redact.Paths
 	// identity is `{"apiVersion":…,"kind":…,"metadata":`.
 	identity []byte
-	// form stands for what data depend on besides the object.
-	form uint32
+	// reference: the data has namespace and name.
+	reference bool
 }
 
 // New returns the encoder of a stream. It panics if cfg has a mode, a payload, a profile or a name in Keep that does
@@ -149,28 +163,10 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	if cfg.Subject == nil {
 		cfg.Subject = defaultSubject()
 	}
-	e := &Encoder{stream: stream, cfg: cfg}
+	e := &Encoder{envelope: envelope{stream: stream, cfg: cfg}}
 	e.check()
-	e.redaction = redact.NewPaths(stream.Resource, cfg.Redact)
-	e.keepManaged = slices.Contains(cfg.Keep, KeepManagedFields) && e.redaction == nil
-	e.keepApplied = slices.Contains(cfg.Keep, KeepLastApplied) && e.redaction == nil
-	e.secret = e.redactsSecrets()
-
-	e.shared = !cfg.Subject.PerObject()
-
-	src := sourceOf(cfg.Cluster, stream.Resource)
-	if !cfg.BareIDs {
-		e.idPrefix = messageIDPrefix(cfg.Pipeline, src)
-	}
-	e.keyPrefix = cfg.Cluster + "/" + groupOr(stream.Group) + "/" + stream.Resource.Resource + "/"
-	e.scope = stream.Scope()
-	e.subject = cfg.Subject.bind(cfg.Pipeline, cfg.Cluster, stream.Resource)
-	e.identity = jsonscan.AppendQuoted([]byte(`{"apiVersion":`), stream.APIVersion())
-	e.identity = append(jsonscan.AppendQuoted(append(e.identity, `,"kind":`...), stream.Kind), `,"metadata":`...)
-	e.change, e.marker = e.heads(src)
-	if cfg.Profile == Knative {
-		e.knative = e.knativeOf()
-	}
+	e.envelope = newEnvelope(stream, cfg)
+	e.content = newContent(stream, cfg)
 	if cfg.Payload == MergePatch || cfg.Payload == JSONPatch {
 		e.object = e.with(Object)
 	}
@@ -178,22 +174,52 @@ func New(stream source.Stream, cfg Config) *Encoder {
 	return e
 }
 
+func newEnvelope(stream source.Stream, cfg Config) envelope {
+	src := sourceOf(cfg.Cluster, stream.Resource)
+	e := envelope{
+		stream: stream, cfg: cfg, shared: !cfg.Subject.PerObject(), scope: stream.Scope(),
+		keyPrefix: cfg.Cluster + "/" + groupOr(stream.Group) + "/" + stream.Resource.Resource + "/",
+		subject:   cfg.Subject.bind(cfg.Pipeline, cfg.Cluster, stream.Resource),
+	}
+	if !cfg.BareIDs {
+		e.idPrefix = messageIDPrefix(cfg.Pipeline, src)
+	}
+	e.change, e.marker = e.heads(src)
+	if cfg.Profile == Knative {
+		e.knative = e.knativeOf()
+	}
+	return e
+}
+
+func newContent(stream source.Stream, cfg Config) content {
+	o := content{
+		resource: stream.Resource, payload: cfg.Payload, redaction: redact.NewPaths(stream.Resource, cfg.Redact),
+		reference: cfg.Profile == Knative && cfg.Payload == Metadata,
+	}
+	o.keepManaged = slices.Contains(cfg.Keep, KeepManagedFields) && o.redaction == nil
+	o.keepApplied = slices.Contains(cfg.Keep, KeepLastApplied) && o.redaction == nil
+	o.secret = o.redactsSecrets(cfg)
+	o.identity = jsonscan.AppendQuoted([]byte(`{"apiVersion":`), stream.APIVersion())
+	o.identity = append(jsonscan.AppendQuoted(append(o.identity, `,"kind":`...), stream.Kind), `,"metadata":`...)
+	return o
+}
+
 // redactsSecrets returns how Secrets are redacted; nil where the objects are none, or their values are sent.
-func (e *Encoder) redactsSecrets() *redact.Secret {
-	if e.stream.Group != "" || e.stream.Resource.Resource != "secrets" || e.cfg.SecretValues {
+func (o *content) redactsSecrets(cfg Config) *redact.Secret {
+	if o.resource.Group != "" || o.resource.Resource != "secrets" || cfg.SecretValues {
 		return nil
 	}
 	return &redact.Secret{
-		Hashes: e.cfg.SecretHashes, KeepManaged: e.keepManaged, Shown: e.cfg.SecretAnnotations,
-		MetadataOnly: e.cfg.Payload == Metadata,
+		Hashes: cfg.SecretHashes, KeepManaged: o.keepManaged, Shown: cfg.SecretAnnotations,
+		MetadataOnly: o.payload == Metadata,
 	}
 }
 
 // with returns the encoder of the same events with another payload, which is not made from what the log had before.
 func (e *Encoder) with(p Payload) *Encoder {
 	other := *e
-	other.cfg.Payload, other.object = p, nil
-	other.secret = other.redactsSecrets()
+	other.cfg.Payload, other.payload, other.object = p, p, nil
+	other.secret = other.redactsSecrets(other.cfg)
 	other.change, other.marker = other.heads(sourceOf(e.cfg.Cluster, e.stream.Resource))
 	return &other
 }
@@ -216,7 +242,7 @@ func (e *Encoder) check() {
 }
 
 // Subject returns the subject or topic of an object's events.
-func (e *Encoder) Subject(namespace, name string) string {
+func (e *envelope) Subject(namespace, name string) string {
 	return either(string(e.subject.append(nil, namespace, name)), e.subject.constant)
 }
 
@@ -255,27 +281,27 @@ type view struct {
 }
 
 // look finds out how a change's object is written. The error says that it is not a JSON object.
-func (e *Encoder) look(v *view, c *source.Change) error {
+func (o *content) look(v *view, c *source.Change) error {
 	v.body = c.Body.Bytes()
 	switch {
 	case c.Body == nil:
 		v.decoded = true
 		return nil
-	case e.secret != nil:
-		e.lookRedacted(v, c)
+	case o.secret != nil:
+		o.lookRedacted(v, c)
 		return nil
 	}
-	v.keepManaged, v.keepApplied, v.dropCopies = e.keepManaged, e.keepApplied, e.redaction != nil
+	v.keepManaged, v.keepApplied, v.dropCopies = o.keepManaged, o.keepApplied, o.redaction != nil
 	err := v.object(v.body)
 	c.Written = v.changed.seconds()
-	if err == nil && e.redaction != nil {
-		err = e.mark(v.body, &v.walk)
+	if err == nil && o.redaction != nil {
+		err = o.mark(v.body, &v.walk)
 	}
 	if err != nil {
-		return fmt.Errorf("encode %s %s: %w", e.stream.Resource, c.Key(), err)
+		return fmt.Errorf("encode %s %s: %w", o.resource, c.Key(), err)
 	}
 	written := jsonscan.Span{To: len(v.body)}
-	if e.cfg.Payload == Metadata {
+	if o.payload == Metadata {
 		written = v.metadata
 	}
 	v.redacted = v.edits.Replaces(v.body, written)
@@ -283,12 +309,12 @@ func (e *Encoder) look(v *view, c *source.Change) error {
 }
 
 // lookRedacted looks at a Secret.
-func (e *Encoder) lookRedacted(v *view, c *source.Change) {
+func (o *content) lookRedacted(v *view, c *source.Change) {
 	v.decoded = true
-	data, masked, err := e.secret.Apply(v.body, c.Namespace, c.Name)
-	if err == nil && e.redaction != nil {
+	data, masked, err := o.secret.Apply(v.body, c.Namespace, c.Name)
+	if err == nil && o.redaction != nil {
 		var more bool
-		data, more, err = e.redaction.Apply(data)
+		data, more, err = o.redaction.Apply(data)
 		masked = masked || more
 	}
 	if err == nil {
@@ -303,18 +329,18 @@ func (e *Encoder) lookRedacted(v *view, c *source.Change) {
 }
 
 // appendView appends an event's data: the object, or its metadata.
-func (e *Encoder) appendView(dst []byte, c *source.Change, v *view) []byte {
+func (o *content) appendView(dst []byte, c *source.Change, v *view) []byte {
 	switch {
 	case v.read != nil:
-		return append(e.open(dst, c), v.read[1:]...)
+		return append(o.open(dst, c), v.read[1:]...)
 	case v.decoded:
-		return e.appendIdentity(dst, c)
-	case e.cfg.Payload != Metadata:
+		return o.appendIdentity(dst, c)
+	case o.payload != Metadata:
 		return v.edits.Copy(dst, v.body, jsonscan.Span{To: len(v.body)})
 	case v.metadata == jsonscan.Span{}:
-		return e.appendIdentity(dst, c)
+		return o.appendIdentity(dst, c)
 	default:
-		dst = v.edits.Copy(append(e.open(dst, c), e.identity[1:]...), v.body, v.metadata)
+		dst = v.edits.Copy(append(o.open(dst, c), o.identity[1:]...), v.body, v.metadata)
 		return append(dst, '}')
 	}
 }
@@ -337,8 +363,8 @@ func (e *Encoder) Rejected(m *sink.Message, c *source.Change, cause error, size 
 }
 
 // appendIdentity appends an object that has nothing but its identity.
-func (e *Encoder) appendIdentity(dst []byte, c *source.Change) []byte {
-	dst = append(e.open(dst, c), e.identity[1:]...)
+func (o *content) appendIdentity(dst []byte, c *source.Change) []byte {
+	dst = append(o.open(dst, c), o.identity[1:]...)
 	dst = jsonscan.AppendQuoted(append(dst, `{"name":`...), c.Name)
 	for _, m := range [...]struct{ name, value string }{
 		{`,"namespace":`, c.Namespace}, {`,"uid":`, c.UID}, {`,"resourceVersion":`, c.ResourceVersion},

@@ -84,7 +84,7 @@ func newHead(as attributes) head {
 }
 
 // heads returns what changes and what markers have in common.
-func (e *Encoder) heads(src string) (change, marker head) {
+func (e *envelope) heads(src string) (change, marker head) {
 	var as attributes
 	as.add("specversion", "1.0")
 	as.add("source", src)
@@ -111,7 +111,7 @@ type kind struct {
 }
 
 // begin fills m up to its data.
-func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, k kind) {
+func (e *envelope) begin(m *sink.Message, c *source.Change, w *walk, k kind) {
 	t := e.texts(c, w, k.tail)
 	*m = sink.Message{
 		Attributes: m.Attributes, Data: m.Data,
@@ -155,7 +155,7 @@ func (e *Encoder) begin(m *sink.Message, c *source.Change, w *walk, k kind) {
 type texts struct{ id, key, subject, sequence, recorded, time, manager, link string }
 
 // texts builds the strings next to each other, so that they are allocated as one.
-func (e *Encoder) texts(c *source.Change, w *walk, tail string) texts {
+func (e *envelope) texts(c *source.Change, w *walk, tail string) texts {
 	var stack [512]byte
 	b := e.appendID(stack[:0], c, tail)
 	id := len(b)
@@ -184,7 +184,7 @@ func (e *Encoder) texts(c *source.Change, w *walk, tail string) texts {
 
 // fill sets what differs between the modes. as begins with the attributes of h. In structured mode m.Data then ends
 // where the value of the member data belongs.
-func (e *Encoder) fill(m *sink.Message, h *head, as attributes) {
+func (e *envelope) fill(m *sink.Message, h *head, as attributes) {
 	m.ContentType, m.Attributes, m.Data = contentJSON, as, m.Data[:0]
 	if e.cfg.Mode == Structured {
 		m.ContentType, m.Attributes = contentStructured, as[:0]
@@ -193,14 +193,14 @@ func (e *Encoder) fill(m *sink.Message, h *head, as attributes) {
 	}
 }
 
-func (e *Encoder) end(m *sink.Message) {
+func (e *envelope) end(m *sink.Message) {
 	if e.cfg.Mode == Structured {
 		m.Data = append(m.Data, '}')
 	}
 }
 
 // appendID appends a message's id. An object without a uid has a hash of its partition key instead.
-func (e *Encoder) appendID(b []byte, c *source.Change, tail string) []byte {
+func (e *envelope) appendID(b []byte, c *source.Change, tail string) []byte {
 	uid := c.UID
 	if uid == "" {
 		uid = hashOf(e.keyPrefix + either(c.Namespace, "_") + "/" + c.Name)

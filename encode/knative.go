@@ -38,17 +38,15 @@ type knative struct {
 	prefix string
 	// link and plural are what its subjects have before the namespace, and between it and the name.
 	link, plural string
-	// reference: the data has namespace and name.
-	reference bool
 }
 
-func (e *Encoder) knativeOf() *knative {
+func (e *envelope) knativeOf() *knative {
 	k := &knative{
 		prefix: knativeResource, link: "/apis/" + e.stream.APIVersion() + "/namespaces/",
 		plural: "/" + guessPlural(e.stream.Kind) + "/",
 	}
 	if e.cfg.Payload == Metadata {
-		k.prefix, k.reference = knativeRef, true
+		k.prefix = knativeRef
 	}
 	k.change, _ = e.heads(e.cfg.Host)
 	return k
@@ -77,7 +75,7 @@ func (k *knative) appendSubject(b []byte, c *source.Change) []byte {
 }
 
 // typeOf returns the type of a change's event.
-func (e *Encoder) typeOf(op source.Op) string {
+func (e *envelope) typeOf(op source.Op) string {
 	if e.knative == nil {
 		return typeOf(op)
 	}
@@ -108,9 +106,9 @@ func TypeIn(p Profile, payload Payload, own string) string {
 }
 
 // open appends the beginning of an object's identity or metadata, up to where the first member belongs.
-func (e *Encoder) open(dst []byte, c *source.Change) []byte {
+func (o *content) open(dst []byte, c *source.Change) []byte {
 	dst = append(dst, '{')
-	if e.knative == nil || !e.knative.reference {
+	if !o.reference {
 		return dst
 	}
 	dst = append(jsonscan.AppendQuoted(append(dst, `"name":`...), c.Name), ',')

@@ -12,7 +12,7 @@ import (
 )
 
 // Marker fills m with the event of k.
-func (e *Encoder) Marker(m *sink.Message, k source.Marker) {
+func (e *envelope) Marker(m *sink.Message, k source.Marker) {
 	typ, id, name := e.markerOf(k)
 	key := e.keyPrefix + "_/" + name
 	*m = sink.Message{
@@ -34,12 +34,12 @@ func (e *Encoder) Marker(m *sink.Message, k source.Marker) {
 }
 
 // MarkerID returns the id of the message that Marker fills for k.
-func (e *Encoder) MarkerID(k source.Marker) string {
+func (e *envelope) MarkerID(k source.Marker) string {
 	_, id, _ := e.markerOf(k)
 	return e.idPrefix + id
 }
 
-func (e *Encoder) markerOf(k source.Marker) (typ, id, name string) {
+func (e *envelope) markerOf(k source.Marker) (typ, id, name string) {
 	in := "." + e.scope + "." + strconv.FormatUint(k.Epoch, 10) + "."
 	number := strconv.FormatInt(k.Number, 10)
 	switch k.Kind {
@@ -58,7 +58,7 @@ func (e *Encoder) markerOf(k source.Marker) (typ, id, name string) {
 	}
 }
 
-func (e *Encoder) appendMarkerData(d []byte, k source.Marker) []byte {
+func (e *envelope) appendMarkerData(d []byte, k source.Marker) []byte {
 	d = jsonscan.AppendQuoted(append(d, `{"namespace":`...), e.stream.Namespace)
 	d = jsonscan.AppendQuoted(append(d, `,"labelSelector":`...), e.stream.LabelSelector)
 	d = jsonscan.AppendQuoted(append(d, `,"fieldSelector":`...), e.stream.FieldSelector)

@@ -73,30 +73,30 @@ func (e *Encoder) both(m *sink.Message, c *source.Change, v *view, k kind, old O
 
 // masksPatch reports whether a patch may have a value that was replaced, where the object has one. The mask of a
 // Secret's value can be found in it, and that of another value cannot.
-func (e *Encoder) masksPatch(v *view, patch []byte) bool {
-	return v.read == nil || e.redaction != nil || redact.HasMask(patch)
+func (o *content) masksPatch(v *view, patch []byte) bool {
+	return v.read == nil || o.redaction != nil || redact.HasMask(patch)
 }
 
 // mark finds what is replaced in b.
-func (e *Encoder) mark(b []byte, w *walk) (err error) {
-	w.edits.Masked, err = e.redaction.Find(b, [2]jsonscan.Span{w.metadata, w.managedFields})
+func (o *content) mark(b []byte, w *walk) (err error) {
+	w.edits.Masked, err = o.redaction.Find(b, [2]jsonscan.Span{w.metadata, w.managedFields})
 	return err
 }
 
 // masksOld reports whether data that e has made before may have a value that was replaced.
-func (e *Encoder) masksOld(data []byte) bool {
-	if e.secret != nil && redact.HasMask(data) {
+func (o *content) masksOld(data []byte) bool {
+	if o.secret != nil && redact.HasMask(data) {
 		return true
 	}
-	if e.redaction == nil {
+	if o.redaction == nil {
 		return false
 	}
 	var w walk
-	return e.mark(data, &w) != nil || w.edits.Replaces(data, jsonscan.Span{To: len(data)})
+	return o.mark(data, &w) != nil || w.edits.Replaces(data, jsonscan.Span{To: len(data)})
 }
 
-func (e *Encoder) appendPatch(dst, from, to []byte) ([]byte, bool) {
-	if e.cfg.Payload == MergePatch {
+func (o *content) appendPatch(dst, from, to []byte) ([]byte, bool) {
+	if o.payload == MergePatch {
 		return patch.AppendMerge(dst, from, to)
 	}
 	return patch.AppendJSON(dst, from, to)

@@ -13,7 +13,7 @@ func (e *Encoder) Data(c *source.Change) ([]byte, error) {
 	bare := *e
 	bare.cfg.Mode = Binary
 	if bare.cfg.Payload.FromOld() {
-		bare.cfg.Payload = Object
+		bare.cfg.Payload, bare.payload = Object, Object
 	}
 	var m sink.Message
 	if err := bare.Change(&m, c); err != nil {
