@@ -6,9 +6,10 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 )
 
 // Args is what a command line says instead of a file.
@@ -35,7 +36,7 @@ func FromArgs(args Args) (*Config, error) {
 	c := Default()
 	c.Pipelines = make([]Pipeline, 1)
 	p := &c.Pipelines[0]
-	setDefaults(reflect.ValueOf(p).Elem(), pipelineKeys)
+	rules.SetDefaults(p, mapping(pipelineKeys).Keys)
 	p.Name, p.Resources = "default", make([]Resource, len(args.Resources))
 	if args.Stdout {
 		p.Name, p.Sink.Stdout = "stdout", &Stdout{}
@@ -45,21 +46,22 @@ func FromArgs(args Args) (*Config, error) {
 		p.Sink.Embedded.Listen = cmp.Or(args.BrokerListen, p.Sink.Embedded.Listen)
 	}
 	c.Server.Listen, c.DataDir = cmp.Or(args.Listen, c.Server.Listen), args.DataDir
-	var found []issue
+	var found Problems
 	for i, arg := range args.Resources {
 		r := &p.Resources[i]
-		setDefaults(reflect.ValueOf(r).Elem(), resourceKeys)
+		rules.SetDefaults(r, mapping(resourceKeys).Keys)
 		r.Namespaces, r.LabelSelector = slices.Clone(args.Namespaces), args.LabelSelector
 		err := r.Resource.UnmarshalText([]byte(arg))
 		if ext := filepath.Ext(arg); ext == ".yaml" || ext == ".yml" || ext == ".json" {
 			err = fmt.Errorf("%q is a file and not a resource; write --config %s", arg, arg)
 		}
 		if err != nil {
-			found = append(found, issue{path: fmt.Sprintf("pipelines[0].resources[%d].resource", i), message: err.Error()})
+			found = append(found, Problem{
+				Path: fmt.Sprintf("pipelines[0].resources[%d].resource", i), Message: err.Error(),
+			})
 		}
 	}
-	more, _ := c.check()
-	if problems := arguments(append(found, more...)); problems != nil {
+	if problems := arguments(append(found, c.check().Problems...)); problems != nil {
 		return nil, problems
 	}
 	if c.DataDir == "" {
@@ -67,7 +69,7 @@ func FromArgs(args Args) (*Config, error) {
 	}
 	dir, err := filepath.Abs(c.DataDir)
 	if err != nil {
-		return nil, Problems{{Path: "--data-dir", Message: oneLine(err.Error())}}
+		return nil, Problems{{Path: "--data-dir", Message: rules.OneLine(err.Error())}}
 	}
 	c.DataDir = dir
 	return c, nil
@@ -75,32 +77,33 @@ func FromArgs(args Args) (*Config, error) {
 
 // ArgumentWarnings returns which resources of a configuration that [FromArgs] has made are probably misspelt.
 func (c *Config) ArgumentWarnings() Problems {
-	_, found := c.check()
-	return arguments(slices.DeleteFunc(found, func(w issue) bool { return !strings.HasSuffix(w.path, ".resource") }))
+	return arguments(slices.DeleteFunc(c.check().Warnings, func(w Problem) bool {
+		return !strings.HasSuffix(w.Path, ".resource")
+	}))
 }
 
 // arguments gives issues the parts of the command line that they are about. Of each resource the first is told, and of
 // what holds for all resources each one once.
-func arguments(found []issue) (all Problems) {
+func arguments(found Problems) (all Problems) {
 	seen := map[string]bool{}
 	for _, i := range found {
-		p := Problem{Message: oneLine(i.message)}
+		p := Problem{Message: rules.OneLine(i.Message)}
 		var n int
-		_, err := fmt.Sscanf(i.path, "pipelines[0].resources[%d]", &n)
+		_, err := fmt.Sscanf(i.Path, "pipelines[0].resources[%d]", &n)
 		once := ""
 		switch {
-		case i.path == "dataDir":
+		case i.Path == "dataDir":
 			p.Path = "--data-dir"
-		case i.path == "server.listen":
+		case i.Path == "server.listen":
 			p.Path = "--listen"
-		case i.path == "pipelines[0].sink.embedded.listen":
+		case i.Path == "pipelines[0].sink.embedded.listen":
 			p.Path = "--broker-listen"
 		case err != nil:
-			panic("BUG: arguments give a bad configuration: " + i.path + ": " + i.message)
-		case strings.Contains(i.path, "].namespaces"):
-			p.Path, once = "--namespace", i.message
-		case strings.HasSuffix(i.path, "].labelSelector"):
-			p.Path, once = "--selector", i.message
+			panic("BUG: arguments give a bad configuration: " + i.Path + ": " + i.Message)
+		case strings.Contains(i.Path, "].namespaces"):
+			p.Path, once = "--namespace", i.Message
+		case strings.HasSuffix(i.Path, "].labelSelector"):
+			p.Path, once = "--selector", i.Message
 		default:
 			p.Path = fmt.Sprintf("argument %d", n+1)
 			once = p.Path

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 )
 
 // Difference is what has to be done in a process for another configuration to hold. Pipelines are named in the order of
@@ -33,7 +35,7 @@ func (c *Config) Compare(next *Config) Difference {
 	for _, one := range []*Config{&now, &then} { // what a process can change
 		one.Pipelines, one.Buffer, one.Log.Level = nil, Buffer{}, ""
 	}
-	for _, path := range differences("", reflect.ValueOf(now), reflect.ValueOf(then), fileKeys) {
+	for _, path := range rules.Differences(&now, &then, whole.Keys) {
 		d.fix(path, "cannot change while the process runs")
 	}
 	if c.Buffer != next.Buffer {
@@ -76,7 +78,7 @@ func (d *Difference) pipeline(now, next *Config, i int) {
 		d.Added = append(d.Added, p.Name)
 		return
 	}
-	keys := differences("", reflect.ValueOf(*before), reflect.ValueOf(*p), pipelineKeys)
+	keys := rules.Differences(before, p, mapping(pipelineKeys).Keys)
 	is := func(key string) func(string) bool { return func(path string) bool { return path == key } }
 	switch keys = slices.DeleteFunc(keys, is("buffer.maxBytes")); {
 	case len(keys) == 0 && before.Buffer != p.Buffer:
@@ -117,20 +119,4 @@ func (p *Pipeline) SameCheckpoint(o *Pipeline) bool {
 		return same
 	}
 	return same && reflect.DeepEqual(p.Sink, o.Sink) // which says where the brokers are, and is asked first
-}
-
-// differences returns the paths below path of the keys whose values in two structs are different.
-func differences(path string, a, b reflect.Value, keys []rule) (paths []string) {
-	for i := range keys {
-		r, x, y := &keys[i], fieldOf(a, keys[i].key), fieldOf(b, keys[i].key)
-		at := join(path, r.key)
-		switch {
-		case reflect.DeepEqual(x.Interface(), y.Interface()):
-		case r.kind.form != formMapping, x.Kind() == reflect.Pointer && (x.IsNil() || y.IsNil()):
-			paths = append(paths, at)
-		default:
-			paths = append(paths, differences(at, reflect.Indirect(x), reflect.Indirect(y), r.kind.keys)...)
-		}
-	}
-	return paths
 }

@@ -5,10 +5,13 @@ package config
 import (
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 )
 
 // A comment that is an alternative: "# " and a key, with a value or with more below it.
@@ -23,24 +26,42 @@ func TestExample_is_valid_as_it_stands(t *testing.T) {
 
 // As if nothing were commented out.
 func TestExample_shows_every_default(t *testing.T) {
-	d, got := decode(exampleFile, alternative.ReplaceAll(read(t, exampleFile), []byte("$1$2")))
-	require.Empty(t, d.issues, "with its alternatives: %v", d.problems(d.issues))
-	each(reflect.ValueOf(got).Elem(), &whole, "", func(path string, v reflect.Value, k *kind) {
-		for _, r := range k.keys {
-			at := join(path, r.key)
-			assert.Contains(t, d.marks, at, "missing")
-			f := fieldOf(v, r.key)
-			if below, _ := r.kind.flat(""); below != nil {
-				assert.False(t, f.Kind() == reflect.Pointer && f.IsNil(), at)
-				continue
-			}
-			standard := reflect.New(v.Type()).Elem()
-			setDefaults(standard, k.keys)
-			if shown[index.ReplaceAllString(at, "")] == "" && r.standard != "[]" && r.standard != "{}" {
-				assert.Equal(t, fieldOf(standard, r.key).Interface(), f.Interface(), at)
+	text := alternative.ReplaceAll(read(t, exampleFile), []byte("$1$2"))
+	got, found := new(Config), 0
+	d := rules.Decode(exampleFile, text, got, &whole)
+	require.Empty(t, d.Problems(), "with its alternatives")
+	rules.Each(got, &whole, func(path string, v reflect.Value, k *rules.Kind) {
+		if k.Form != rules.MappingForm {
+			return
+		}
+		want := reflect.New(v.Type())
+		rules.SetDefaults(want.Interface(), k.Keys)
+		for _, r := range k.Keys {
+			found++
+			at := rules.Join(path, r.Key)
+			is := func(name string) bool { return strings.EqualFold(name, r.Key) }
+			f, standard := v.FieldByNameFunc(is), want.Elem().FieldByNameFunc(is)
+			below, _ := flat(&r.Kind, "")
+			switch {
+			case below != nil:
+				assert.False(t, f.IsZero() && r.Standard == optional, "%s is missing", at)
+			case shown[index.ReplaceAllString(at, "")] == "" && standard.Kind() != reflect.Slice && standard.Kind() != reflect.Map:
+				assert.Equal(t, standard.Interface(), f.Interface(), at)
 			}
 		}
 	})
+	assert.Equal(t, count(whole.Keys), found, "keys")
+}
+
+// count returns how many keys there are, with those below them.
+func count(keys []rules.Rule) (n int) {
+	for _, r := range keys {
+		n++
+		if below, _ := flat(&r.Kind, ""); below != nil {
+			n += count(below.Keys)
+		}
+	}
+	return n
 }
 
 var index = regexp.MustCompile(`\[\d+\]`)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 )
 
 // What is made from the table; go test ./internal/config -update writes the files.
@@ -27,8 +29,8 @@ const (
 
 func TestGenerated_files_are_what_the_table_says(t *testing.T) {
 	generated(t, referenceFile, referenceHead+section(&whole, "", ""))
-	generated(t, exampleFile, exampleHead+example(fileKeys, "", "", false))
-	schema := whole.schema("")
+	generated(t, exampleFile, exampleHead+example(whole.Keys, "", "", false))
+	schema := schemaOf(&whole, "")
 	schema["$schema"] = "http://json-schema.org/draft-07/schema#" // the one that editors know
 	schema["title"] = "kube-eventbridge"
 	generated(t, schemaFile, indented(t, "", schema))
@@ -48,35 +50,35 @@ func generated(t *testing.T, file, want string) {
 	assert.Equal(t, want, string(read(t, file)), "write %s with: go test ./internal/config -update", file)
 }
 
-func (r *rule) doc() string { return strings.Join(strings.Fields(r.purpose), " ") }
+func purpose(r *rules.Rule) string { return strings.Join(strings.Fields(r.Purpose), " ") }
 
 // flat returns the kind of mapping that a value is or lists, and its path; nil if it is none.
-func (k *kind) flat(path string) (*kind, string) {
+func flat(k *rules.Kind, path string) (*rules.Kind, string) {
 	switch {
-	case k.form == formMapping:
+	case k.Form == rules.MappingForm:
 		return k, path
-	case k.item != nil:
-		return k.item.flat(path + "[]")
+	case k.Item != nil:
+		return flat(k.Item, path+"[]")
 	default:
 		return nil, ""
 	}
 }
 
 // section writes the keys of a mapping, then those of the mappings below it.
-func section(k *kind, path, doc string) string {
+func section(k *rules.Kind, path, doc string) string {
 	var out strings.Builder
 	if path == "" {
 		out.WriteString("\n## Top level\n\n")
 	} else {
 		fmt.Fprintf(&out, "\n## `%s`\n\n%s\n\n", path, escaped(doc))
 	}
-	if len(k.keys) == 0 {
+	if len(k.Keys) == 0 {
 		out.WriteString("It has no keys: write `{}`.\n")
 		return out.String()
 	}
 	out.WriteString("| key | type | default | |\n|---|---|---|---|\n")
-	for _, r := range k.keys {
-		standard := r.standard
+	for _, r := range k.Keys {
+		standard := r.Standard
 		switch standard {
 		case "":
 		case required, optional:
@@ -84,34 +86,34 @@ func section(k *kind, path, doc string) string {
 		default:
 			standard = "`" + standard + "`"
 		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", r.key, r.kind.word(join(path, r.key)), standard, escaped(r.doc()))
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", r.Key, word(&r.Kind, rules.Join(path, r.Key)), standard, escaped(purpose(&r)))
 	}
-	for _, r := range k.keys {
-		if below, at := r.kind.flat(join(path, r.key)); below != nil {
-			out.WriteString(section(below, at, r.doc()))
+	for _, r := range k.Keys {
+		if below, at := flat(&r.Kind, rules.Join(path, r.Key)); below != nil {
+			out.WriteString(section(below, at, purpose(&r)))
 		}
 	}
 	return out.String()
 }
 
 // word says what is written for a value.
-func (k *kind) word(path string) string {
-	switch below, at := k.flat(path); {
-	case k.choices != nil:
-		return "`" + strings.Join(k.choices, "`, `") + "`"
+func word(k *rules.Kind, path string) string {
+	switch below, at := flat(k, path); {
+	case k.Choices != nil:
+		return "`" + strings.Join(k.Choices, "`, `") + "`"
 	case below == k:
 		return "[mapping](#" + anchor(at) + ")"
 	case below != nil:
 		return "list of [mappings](#" + anchor(at) + ")"
-	case k.item != nil && k.item.choices == nil:
-		return "list of " + k.item.word("") + "s"
-	case k.item != nil:
-		return "list of " + k.item.word("")
+	case k.Item != nil && k.Item.Choices == nil:
+		return "list of " + word(k.Item, "") + "s"
+	case k.Item != nil:
+		return "list of " + word(k.Item, "")
 	default:
-		return map[form]string{
-			formText: "text", formNumber: "number", formSwitch: "`true`, `false`", formDuration: "duration",
-			formSize: "size", formResource: "resource", formTexts: "mapping of texts",
-		}[k.form]
+		return map[rules.Form]string{
+			rules.TextForm: "text", rules.NumberForm: "number", rules.SwitchForm: "`true`, `false`", rules.DurationForm: "duration",
+			rules.SizeForm: "size", rules.OtherForm: "resource", rules.TextsForm: "mapping of texts",
+		}[k.Form]
 	}
 }
 
@@ -133,49 +135,49 @@ var shown = map[string]string{
 
 // example writes keys, with what they are for, as lines that begin with indent. Those of a mapping that is absent by
 // default are comments, except pipelines[].sink.nats.
-func example(keys []rule, path, indent string, comment bool) string {
+func example(keys []rules.Rule, path, indent string, comment bool) string {
 	var out strings.Builder
 	for i, r := range keys {
-		at := join(path, r.key)
-		comment := comment || r.standard == optional && at != "pipelines.sink.nats" || at == "server.admin"
-		below, _ := r.kind.flat("")
+		at := rules.Join(path, r.Key)
+		comment := comment || r.Standard == optional && at != "pipelines.sink.nats" || at == "server.admin"
+		below, _ := flat(&r.Kind, "")
 		if i > 0 && !comment && (below != nil || path == "" || path == "pipelines") ||
-			i > 0 && r.standard == optional && !strings.Contains(path, "sink.") {
+			i > 0 && r.Standard == optional && !strings.Contains(path, "sink.") {
 			out.WriteString("\n")
 		}
 		mark, lead := "", indent
 		if comment {
 			mark = "# "
 		}
-		for _, line := range wrapped(r.doc(), 118-len(indent)) {
+		for _, line := range wrapped(purpose(&r), 118-len(indent)) {
 			out.WriteString(indent + "# " + line + "\n")
 		}
 		if i == 0 && (path == "pipelines" || path == "pipelines.resources") {
 			lead = indent[:len(indent)-2] + "- "
 			out.Reset()
-			for _, line := range wrapped(r.doc(), 118-len(indent)) {
+			for _, line := range wrapped(purpose(&r), 118-len(indent)) {
 				out.WriteString(indent[:len(indent)-2] + "# " + line + "\n")
 			}
 		}
 		switch {
 		case below == nil:
-			out.WriteString(lead + mark + r.key + ": " + r.written(at) + "\n")
-		case len(below.keys) == 0:
-			out.WriteString(lead + mark + r.key + ": {}\n")
+			out.WriteString(lead + mark + r.Key + ": " + written(&r, at) + "\n")
+		case len(below.Keys) == 0:
+			out.WriteString(lead + mark + r.Key + ": {}\n")
 		default:
 			deeper := indent + "  "
-			if r.kind.form == formList {
+			if r.Kind.Form == rules.ListForm {
 				deeper += "  "
 			}
-			out.WriteString(lead + mark + r.key + ":\n" + example(below.keys, at, deeper, comment))
+			out.WriteString(lead + mark + r.Key + ":\n" + example(below.Keys, at, deeper, comment))
 		}
 	}
 	return out.String()
 }
 
 // written is the value of a key in the example.
-func (r *rule) written(path string) string {
-	value := cmp.Or(shown[path], r.standard)
+func written(r *rules.Rule, path string) string {
+	value := cmp.Or(shown[path], r.Standard)
 	switch {
 	case value == "", strings.ContainsAny(value, "{") && value != "{}":
 		return `"` + value + `"`
@@ -208,76 +210,76 @@ const (
 // patterns are of values that a function judges, as far as a schema can tell.
 var patterns = map[string]string{
 	listener:     `:[0-9]{1,5}$`,
-	aBroker.what: `^[^@/ ]+:[0-9]{1,5}$`,
-	aPath.what: `^\.?([-_$A-Za-z0-9]+|\[\*\]|\["[^"]+"\]|\['[^']+'\])` +
+	aBroker.What: `^[^@/ ]+:[0-9]{1,5}$`,
+	aPath.What: `^\.?([-_$A-Za-z0-9]+|\[\*\]|\["[^"]+"\]|\['[^']+'\])` +
 		`(\.[-_$A-Za-z0-9]+|\[\*\]|\["[^"]+"\]|\['[^']+'\])*$`,
 }
 
 type object = map[string]any
 
 // schema says in JSON Schema what the decoder takes.
-func (k *kind) schema(standard string) object {
+func schemaOf(k *rules.Kind, standard string) object {
 	m := object{"type": "string"}
-	switch k.form {
-	case formMapping:
+	switch k.Form {
+	case rules.MappingForm:
 		properties, needed := object{}, []string{}
-		for _, r := range k.keys {
-			below := r.kind.schema(r.standard)
-			below["description"] = r.doc()
-			properties[r.key] = below
-			if r.standard == required {
-				needed = append(needed, r.key)
+		for _, r := range k.Keys {
+			below := schemaOf(&r.Kind, r.Standard)
+			below["description"] = purpose(&r)
+			properties[r.Key] = below
+			if r.Standard == required {
+				needed = append(needed, r.Key)
 			}
 		}
 		m = object{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
 		if len(needed) > 0 { // nothing written would lack it
 			m["type"], m["required"] = "object", needed
 		}
-		if last := len(k.keys) - 1; last > 0 && len(k.keys[last].kind.excluded) == last && k.keys[0].standard == optional {
+		if last := len(k.Keys) - 1; last > 0 && len(k.Keys[last].Kind.Excluded) == last && k.Keys[0].Standard == optional {
 			m["maxProperties"] = 1
 		}
 		return m
-	case formList:
-		m = object{"type": "array", "items": k.item.schema("")}
-		if k.nonEmpty {
+	case rules.ListForm:
+		m = object{"type": "array", "items": schemaOf(k.Item, "")}
+		if k.NonEmpty {
 			m["minItems"] = 1
 		}
-		if k.distinct {
+		if k.Distinct {
 			m["uniqueItems"] = true
 		}
 		if standard != required && standard != "[]" && standard != "" {
 			m["default"] = strings.Split(strings.Trim(standard, "[]"), ", ")
 		}
 		return m
-	case formTexts:
+	case rules.TextsForm:
 		return object{
 			"type":                 []string{"object", "null"},
 			"additionalProperties": object{"type": []string{"string", "number", "boolean"}},
 		}
-	case formSwitch:
+	case rules.SwitchForm:
 		return object{"type": "boolean", "default": standard == "true"}
-	case formNumber:
+	case rules.NumberForm:
 		m = object{"type": []string{"integer", "string"}, "pattern": "^[-+]?[0-9]+$", "default": json.Number(standard)}
-		m["minimum"] = k.min
-		if k.max > 0 {
-			m["maximum"] = k.max
+		m["minimum"] = k.Min
+		if k.Max > 0 {
+			m["maximum"] = k.Max
 		}
 		return m
-	case formDuration:
+	case rules.DurationForm:
 		m = object{"type": []string{"string", "integer"}, "pattern": durationPattern, "minimum": 0, "maximum": 0}
-	case formSize:
+	case rules.SizeForm:
 		m = object{"type": []string{"string", "integer"}, "pattern": sizePattern, "minimum": 0}
-	case formResource:
+	case rules.OtherForm:
 		return object{"type": "string", "pattern": resourcePattern, "maxLength": 317}
-	case formText:
-		pattern := patterns[k.what]
-		if k.pattern != nil {
-			pattern = k.pattern.String()
+	case rules.TextForm:
+		pattern := patterns[k.What]
+		if k.Pattern != nil {
+			pattern = k.Pattern.String()
 		}
 		switch {
-		case k.choices != nil:
-			m["enum"] = k.choices
-		case pattern != "" && k.empty:
+		case k.Choices != nil:
+			m["enum"] = k.Choices
+		case pattern != "" && k.Empty:
 			m["pattern"] = "^$|" + pattern
 		case pattern != "":
 			m["pattern"] = pattern
@@ -302,18 +304,18 @@ func indented(t *testing.T, prefix string, v any) string {
 
 // Every key fills a field, and every field has a key.
 func TestTable_has_every_field_of_the_configuration_once(t *testing.T) {
-	var compare func(of reflect.Type, keys []rule, path string)
-	compare = func(of reflect.Type, keys []rule, path string) {
+	var compare func(of reflect.Type, keys []rules.Rule, path string)
+	compare = func(of reflect.Type, keys []rules.Rule, path string) {
 		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
 			of = of.Elem()
 		}
 		var names, fields []string
 		for _, r := range keys {
-			names = append(names, strings.ToLower(r.key))
-			f := fieldOf(reflect.New(of).Elem(), r.key)
-			require.True(t, f.IsValid(), "%s.%s fills no field", path, r.key)
-			if below, at := r.kind.flat(join(path, r.key)); below != nil {
-				compare(f.Type(), below.keys, at)
+			names = append(names, strings.ToLower(r.Key))
+			f, found := of.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, r.Key) })
+			require.True(t, found, "%s.%s fills no field", path, r.Key)
+			if below, at := flat(&r.Kind, rules.Join(path, r.Key)); below != nil {
+				compare(f.Type, below.Keys, at)
 			}
 		}
 		for _, f := range reflect.VisibleFields(of) {
@@ -325,7 +327,7 @@ func TestTable_has_every_field_of_the_configuration_once(t *testing.T) {
 		slices.Sort(fields)
 		assert.Equal(t, fields, names, "the keys of %s", path)
 	}
-	compare(reflect.TypeFor[Config](), fileKeys, "")
+	compare(reflect.TypeFor[Config](), whole.Keys, "")
 }
 
 const referenceHead = `# Configuration

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 )
 
 // Load reads and checks the file. An error is a [Problems] with everything that is wrong with it. The warnings name
@@ -49,8 +51,8 @@ func LoadRead(file string, data []byte) (c *Config, warnings Problems, err error
 
 // resolve makes relative paths those of files in dir, so that they mean the same wherever the process is started.
 func (c *Config) resolve(dir string) {
-	each(reflect.ValueOf(c).Elem(), &whole, "", func(_ string, v reflect.Value, k *kind) {
-		if k.file && v.String() != "" && !filepath.IsAbs(v.String()) {
+	rules.Each(c, &whole, func(_ string, v reflect.Value, k *rules.Kind) {
+		if k.File && v.String() != "" && !filepath.IsAbs(v.String()) {
 			v.SetString(filepath.Join(dir, v.String()))
 		}
 	})
@@ -58,21 +60,23 @@ func (c *Config) resolve(dir string) {
 
 // Parse is [Load] for what is already read; file is used in messages only, and paths are left as they are.
 func Parse(file string, data []byte) (c *Config, warnings Problems, err error) {
-	d, c := decode(file, data)
-	if d.bad[""] { // what is not a mapping is not worth a second complaint
-		return nil, nil, d.problems(d.issues)
+	c = new(Config)
+	d := rules.Decode(file, data, c, &whole)
+	found := d.Problems()
+	if d.Unreadable() { // what is not a mapping is not worth a second complaint
+		return nil, nil, d.Place(found)
 	}
 	c.complete()
-	found, warned := c.check()
-	for _, i := range found {
-		if !d.known(i.path) {
-			d.issues = append(d.issues, i)
+	report := c.check()
+	for _, p := range report.Problems {
+		if !d.Known(p.Path) {
+			found = append(found, p)
 		}
 	}
-	if len(d.issues) > 0 {
-		return nil, d.problems(warned), d.problems(d.issues)
+	if len(found) > 0 {
+		return nil, d.Place(report.Warnings), d.Place(found)
 	}
-	return c, d.problems(warned), nil
+	return c, d.Place(report.Warnings), nil
 }
 
 // complete gives a pipeline without a sink the embedded server.
@@ -80,7 +84,7 @@ func (c *Config) complete() {
 	for i := range c.Pipelines {
 		if s := &c.Pipelines[i].Sink; *s == (Sink{}) {
 			s.Embedded = new(Embedded)
-			setDefaults(reflect.ValueOf(s.Embedded).Elem(), embeddedKeys)
+			rules.SetDefaults(s.Embedded, mapping(embeddedKeys).Keys)
 		}
 	}
 }
@@ -92,10 +96,11 @@ func LoadServer(file string, admin bool) (server Server, known bool) {
 	if err != nil {
 		return Server{}, false
 	}
-	d, c := decode(file, data)
-	known = !d.bad[""] && !d.known("server.listen") && listenable(c.Server.Listen)
+	c := new(Config)
+	d := rules.Decode(file, data, c, &whole)
+	known = !d.Unreadable() && !d.Known("server.listen") && listenable(c.Server.Listen)
 	if admin {
-		known = known && !d.known("server.admin") && (c.Server.Admin == "" || listenable(c.Server.Admin))
+		known = known && !d.Known("server.admin") && (c.Server.Admin == "" || listenable(c.Server.Admin))
 	}
 	return c.Server, known
 }
@@ -111,10 +116,5 @@ func Place(file string, found Problems) Problems {
 
 // PlaceRead is [Place] for a file that was read.
 func PlaceRead(file string, data []byte, found Problems) Problems {
-	d, _ := decode(file, data)
-	issues := make([]issue, len(found))
-	for i, p := range found {
-		issues[i] = issue{path: p.Path, message: p.Message}
-	}
-	return d.problems(issues)
+	return rules.Decode(file, data, new(Config), &whole).Place(found)
 }

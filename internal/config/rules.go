@@ -30,7 +30,7 @@ func (c *checker) rules() {
 	}
 	rest, sharers := c.unclaimed()
 	if c.Buffer.MaxBytes > 0 && (rest < 0 || rest == 0 && sharers > 0) {
-		c.once("buffer.maxBytes",
+		c.Once("buffer.maxBytes",
 			"%v is less than what pipelines[].buffer.maxBytes ask for and the others need; raise it, or lower theirs",
 			c.Buffer.MaxBytes)
 	}
@@ -45,14 +45,14 @@ func (c *checker) rules() {
 func (c *checker) servers() {
 	s := &c.Server
 	if s.Admin == s.Listen && !anyPort(s.Listen) {
-		c.once("server.admin", "%q is the address of metrics and probes, too; give each server its own", s.Admin)
+		c.Once("server.admin", "%q is the address of metrics and probes, too; give each server its own", s.Admin)
 	}
 	if s.Admin != "" && !loopback(s.Admin) {
-		c.warn("server.admin",
+		c.Warn("server.admin",
 			"whoever reaches %s can have everything published again; write 127.0.0.1 for the host if that need not be", s.Admin)
 	}
 	if s.Profiling && !loopback(s.Listen) {
-		c.warn("server.profiling",
+		c.Warn("server.profiling",
 			"whoever reaches %s can keep a processor busy with profiles; write 127.0.0.1 for the host of server.listen if "+
 				"that need not be", s.Listen)
 	}
@@ -63,9 +63,9 @@ func (c *checker) servers() {
 		}
 		switch at := fmt.Sprintf("pipelines[%d].sink.embedded.listen", i); e.Listen {
 		case s.Admin:
-			c.add(at, "%q is server.admin, too; give each server its own", e.Listen)
+			c.Add(at, "%q is server.admin, too; give each server its own", e.Listen)
 		case s.Listen:
-			c.add(at, "%q is the address of metrics and probes, too; give each server its own", e.Listen)
+			c.Add(at, "%q is the address of metrics and probes, too; give each server its own", e.Listen)
 		}
 	}
 }
@@ -74,15 +74,15 @@ func (c *checker) servers() {
 func (c *checker) pair(path string, a, b *Pipeline) {
 	// State is kept in files, and not every file system tells cases apart.
 	if b.Name != "" && strings.EqualFold(a.Name, b.Name) {
-		c.once(path+".name", "%q is taken by another pipeline; give each a name of its own", b.Name)
+		c.Once(path+".name", "%q is taken by another pipeline; give each a name of its own", b.Name)
 	}
 	if b.Checkpoint.File.Path != "" && filepath.Clean(a.Checkpoint.File.Path) == filepath.Clean(b.Checkpoint.File.Path) {
-		c.once(path+".checkpoint.file.path", "%q is the checkpoint of pipeline %q; give each a file of its own",
+		c.Once(path+".checkpoint.file.path", "%q is the checkpoint of pipeline %q; give each a file of its own",
 			b.Checkpoint.File.Path, a.Name)
 	}
 	if x, y := a.Sink.Embedded, b.Sink.Embedded; x != nil && y != nil &&
 		(x.Listen != y.Listen && listenable(x.Listen) && listenable(y.Listen) || x.StoreDir != y.StoreDir) {
-		c.once(path+".sink.embedded",
+		c.Once(path+".sink.embedded",
 			"differs from that of pipeline %q in listen or storeDir, and a process has one embedded server; write the same",
 			a.Name)
 	}
@@ -100,13 +100,13 @@ func (c *checker) election(e *LeaderElection) {
 	const at, margin = "leaderElection", time.Second
 	switch {
 	case e.LeaseDuration%time.Second != 0:
-		c.once(at+".leaseDuration", "%v is not a duration of a Lease; write whole seconds, such as 15s", e.LeaseDuration)
+		c.Once(at+".leaseDuration", "%v is not a duration of a Lease; write whole seconds, such as 15s", e.LeaseDuration)
 	case e.RenewDeadline <= 0 || e.RenewDeadline > e.LeaseDuration-margin:
-		c.once(at+".renewDeadline",
+		c.Once(at+".renewDeadline",
 			"%v does not leave a leader time to stop before its Lease of %v expires; write at most %v",
 			e.RenewDeadline, e.LeaseDuration, e.LeaseDuration-margin)
 	case e.RetryPeriod > e.RenewDeadline/2:
-		c.once(at+".retryPeriod", "%v does not allow at least two renewals in a renewDeadline of %v; write 100ms to %v",
+		c.Once(at+".retryPeriod", "%v does not allow at least two renewals in a renewDeadline of %v; write 100ms to %v",
 			e.RetryPeriod, e.RenewDeadline, e.RenewDeadline/2)
 	}
 }
@@ -116,15 +116,15 @@ func (c *checker) elected(path string, p *Pipeline) {
 	valid := "nats"
 	switch {
 	case p.Sink.Stdout != nil:
-		c.add(path+".sink", "stdout has what one process printed, so leaderElection needs another sink; valid: nats, kafka")
+		c.Add(path+".sink", "stdout has what one process printed, so leaderElection needs another sink; valid: nats, kafka")
 		return
 	case p.Sink.Embedded != nil:
-		c.add(path+".sink",
+		c.Add(path+".sink",
 			"the embedded server is a process's own, so leaderElection needs another sink; valid: nats, kafka")
 		return
 	case p.Sink.NATS != nil:
 		if t, err := encode.ParseTemplate(encode.Subject, p.Sink.NATS.Subject); err == nil && !t.PerObject() {
-			c.add(path+".sink.nats.subject",
+			c.Add(path+".sink.nats.subject",
 				"%q does not give each object a subject of its own, by which a former leader is kept from publishing; "+
 					"with leaderElection it needs {group}, {resource}, {namespace} and {name}", p.Sink.NATS.Subject)
 		}
@@ -132,7 +132,7 @@ func (c *checker) elected(path string, p *Pipeline) {
 		valid = "kafka, nats"
 	}
 	if p.Checkpoint.Kafka == nil && p.Checkpoint.NATS == nil {
-		c.add(path+".checkpoint",
+		c.Add(path+".checkpoint",
 			"a file is on one machine, and leaderElection needs a checkpoint that all processes reach; valid: %s", valid)
 	}
 }
@@ -154,19 +154,19 @@ func (c *checker) encoding(path string, p *Pipeline) {
 	if 0 < texts && texts < len(p.Resources) {
 		for i, parsed := range parsedPaths(p.Encoding.Redact) {
 			if instead := parsed.Beyond(true); instead != "" && parsed.Beyond(false) == "" {
-				c.warn(fmt.Sprintf("%s.encoding.redact[%d]", path, i),
+				c.Warn(fmt.Sprintf("%s.encoding.redact[%d]", path, i),
 					"path %q names nothing in a ConfigMap or a Secret; if it is meant for them write %s", parsed, instead)
 			}
 		}
 	}
 	for i, part := range p.Encoding.Keep {
 		if anything {
-			c.warn(fmt.Sprintf("%s.encoding.keep[%d]", path, i),
+			c.Warn(fmt.Sprintf("%s.encoding.keep[%d]", path, i),
 				"%s may repeat what is redacted, so it is removed all the same where anything is", part)
 		}
 	}
 	if h := p.Encoding.Secrets.Hashes; h != nil && *h == (SecretHashes{}) {
-		c.add(path+".encoding.secrets.hashes", "has no key; give keyFile or keyEnv, with %d random bytes or more",
+		c.Add(path+".encoding.secrets.hashes", "has no key; give keyFile or keyEnv, with %d random bytes or more",
 			redact.MinHashKey)
 	}
 }
@@ -175,10 +175,10 @@ func (c *checker) encoding(path string, p *Pipeline) {
 func checkPayload(c *checker, path string, p *Pipeline, payload Payload) {
 	switch {
 	case p.Encoding.Profile == ProfileKnative && (payload.patch() || payload == PayloadChange):
-		c.add(path, "%q is nothing that Knative's ApiServerSource publishes, and encoding.profile is knative; valid with "+
+		c.Add(path, "%q is nothing that Knative's ApiServerSource publishes, and encoding.profile is knative; valid with "+
 			"this profile: object, metadata", payload)
 	case payload.patch() && p.Sink.Kafka.compacts():
-		c.add(path, "%q says nothing without the event before, which a compacted topic does not keep, and "+
+		c.Add(path, "%q says nothing without the event before, which a compacted topic does not keep, and "+
 			"sink.kafka.create.settings has cleanup.policy compact; valid with this topic: object, metadata, change", payload)
 	}
 }

@@ -26,13 +26,13 @@ func (c *checker) sink(path string, p *Pipeline) {
 	if js != nil {
 		checkJetStream(c, path, js)
 	}
-	switch bucket := find(checkpointNATSKeys, "bucket").kind.pattern; {
+	switch bucket := aBucket.Pattern; {
 	case p.Oversize != OversizeStore:
 	case js == nil:
-		c.add(parent(path)+".oversize",
+		c.Add(strings.TrimSuffix(path, ".sink")+".oversize",
 			"\"store\" is for a NATS server, which has a store for objects; valid with this sink: reject, metadata")
 	case !bucket.MatchString(js.Stream):
-		c.once(path+".stream", "%q cannot name the bucket that oversize: store needs; use letters, digits, - and _",
+		c.Once(path+".stream", "%q cannot name the bucket that oversize: store needs; use letters, digits, - and _",
 			js.Stream)
 	}
 }
@@ -40,7 +40,7 @@ func (c *checker) sink(path string, p *Pipeline) {
 // checkJetStream warns where the server does not keep late events from following newer ones.
 func checkJetStream(c *checker, path string, j *JetStream) {
 	if t, err := encode.ParseTemplate(encode.Subject, j.Subject); err == nil && t.Literal() != "" && !t.PerObject() {
-		c.warn(path+".subject",
+		c.Warn(path+".subject",
 			"objects may share a subject, so the server does not check each object's last event: a late write of a process "+
 				"that was thought dead may then follow a newer one, or repeat it; use {group}, {resource}, {namespace} and "+
 				"{name}, each in a word of its own between dots")
@@ -48,10 +48,10 @@ func checkJetStream(c *checker, path string, j *JetStream) {
 	switch {
 	case j.Fence:
 	case c.LeaderElection != nil:
-		c.add(path+".fence",
+		c.Add(path+".fence",
 			"is false, and with leaderElection the server has to refuse what a former leader sends; remove one")
 	default:
-		c.warn(path+".fence",
+		c.Warn(path+".fence",
 			"is false: an event that is late on its way, or that a replaced process sends, can stand behind a newer one of "+
 				"its object, and the same state can be there twice")
 	}
@@ -61,7 +61,7 @@ func checkJetStream(c *checker, path string, j *JetStream) {
 func checkAccess(c *checker, path string, servers []string, n *NATSAccess) {
 	other := func(server string) bool { return !websocket(server) }
 	if slices.ContainsFunc(servers, websocket) && slices.ContainsFunc(servers, other) {
-		c.add(path+".servers", "has URLs with ws or wss beside others, and one client speaks one of them; keep either")
+		c.Add(path+".servers", "has URLs with ws or wss beside others, and one client speaks one of them; keep either")
 	}
 	shown := ""
 	switch {
@@ -71,7 +71,7 @@ func checkAccess(c *checker, path string, servers []string, n *NATSAccess) {
 		shown = "the password"
 	}
 	if i := slices.IndexFunc(servers, readable); i >= 0 && n.TLS == nil && shown != "" {
-		c.warn(fmt.Sprintf("%s.servers[%d]", path, i),
+		c.Warn(fmt.Sprintf("%s.servers[%d]", path, i),
 			"shows %s to whoever reads the network, unless the server asks for TLS; "+
 				"add tls beside servers, or use nkeyFile or credsFile", shown)
 	}
@@ -81,12 +81,12 @@ func checkAccess(c *checker, path string, servers []string, n *NATSAccess) {
 func checkKafka(c *checker, path string, k *Kafka) {
 	if k.Create != nil {
 		if _, nameless := k.Create.Settings[""]; nameless {
-			c.add(path+".create.settings",
+			c.Add(path+".create.settings",
 				"has a value without a name; write the name of a topic's setting before it, such as retention.ms")
 		}
 	}
 	if k.compacts() && !k.Tombstones {
-		c.warn(path+".create.settings.cleanup.policy",
+		c.Warn(path+".create.settings.cleanup.policy",
 			"compaction without tombstones keeps the last event of each deleted object for ever; "+
 				"set tombstones: true, or cleanup.policy: delete")
 	}
@@ -105,7 +105,7 @@ func checkSASL(c *checker, path string, s *SASL, protected bool) {
 	const fetch = "tokenURL with clientID and clientSecretFile or clientSecretEnv"
 	missing := func(key, value, instead string) {
 		if value == "" {
-			c.add(path+"."+key, "is missing; %s", instead)
+			c.Add(path+"."+key, "is missing; %s", instead)
 		}
 	}
 	switch s.Mechanism {
@@ -113,7 +113,7 @@ func checkSASL(c *checker, path string, s *SASL, protected bool) {
 		missing("user", s.User, "give it, with passwordFile or passwordEnv")
 		missing("passwordFile", s.PasswordFile+s.PasswordEnv, "give it, or passwordEnv")
 		if s.Mechanism == Plain && !protected {
-			c.warn(path+".mechanism",
+			c.Warn(path+".mechanism",
 				"plain shows the password to whoever reads the network; add tls beside sasl, or use scram-sha-512")
 		}
 	case OAuthBearer:
@@ -125,10 +125,10 @@ func checkSASL(c *checker, path string, s *SASL, protected bool) {
 			missing("clientSecretFile", s.ClientSecretFile+s.ClientSecretEnv, "give it, or clientSecretEnv")
 		}
 		if !protected {
-			c.warn(path+".mechanism", "oauthbearer shows the token to whoever reads the network; add tls beside sasl")
+			c.Warn(path+".mechanism", "oauthbearer shows the token to whoever reads the network; add tls beside sasl")
 		}
 		if strings.HasPrefix(strings.ToLower(s.TokenURL), "http:") {
-			c.warn(path+".tokenURL", "http shows the client's secret and the token to whoever reads the network; use https")
+			c.Warn(path+".tokenURL", "http shows the client's secret and the token to whoever reads the network; use https")
 		}
 	}
 }
@@ -138,10 +138,10 @@ func (c *checker) checkpoint(path string, p *Pipeline) {
 	if k := p.Checkpoint.Kafka; k != nil {
 		switch {
 		case p.Sink.Kafka == nil:
-			c.add(path+".kafka",
+			c.Add(path+".kafka",
 				"is kept by the brokers of sink.kafka, and this pipeline has none; use file, or publish to kafka")
 		case c.publishes(p, k.Topic):
-			c.once(path+".kafka.topic", "%q may be a topic of sink.kafka.topic, and one with checkpoints holds nothing else; "+
+			c.Once(path+".kafka.topic", "%q may be a topic of sink.kafka.topic, and one with checkpoints holds nothing else; "+
 				"name another topic in either place", k.Topic)
 		}
 	}
@@ -154,13 +154,13 @@ func (c *checker) checkpoint(path string, p *Pipeline) {
 	switch {
 	case len(n.Servers) > 0:
 	case p.Sink.Embedded != nil:
-		c.add(path,
+		c.Add(path,
 			"names no servers, and the embedded one keeps its streams on the disk of this bridge; use file, or add servers")
 	case p.Sink.NATS == nil:
-		c.add(path,
+		c.Add(path,
 			"names no servers, and this pipeline has no sink.nats whose servers could be meant; add servers, or use file")
 	case n.NATSAccess != (NATSAccess{}):
-		c.add(path, "has credentials without servers; add servers, or remove the credentials to use those of sink.nats")
+		c.Add(path, "has credentials without servers; add servers, or remove the credentials to use those of sink.nats")
 	}
 }
 
@@ -179,7 +179,7 @@ func (c *checker) sharedStream(path string, a, b *Pipeline) {
 	limitsA, limitsB := *ja, *jb // of the stream, and not of a pipeline
 	limitsA.Subject, limitsB.Subject = "", ""
 	if limitsA != limitsB {
-		c.once(at, "gives stream %s other limits than pipeline %q; write the same, or name another stream", jb.Stream, a.Name)
+		c.Once(at, "gives stream %s other limits than pipeline %q; write the same, or name another stream", jb.Stream, a.Name)
 	}
 	ta, errA := encode.ParseTemplate(encode.Subject, ja.Subject)
 	tb, errB := encode.ParseTemplate(encode.Subject, jb.Subject)
@@ -189,7 +189,7 @@ func (c *checker) sharedStream(path string, a, b *Pipeline) {
 	for _, ra := range a.Resources {
 		for _, rb := range b.Resources {
 			if mayMeet(ta.Pattern(known(a, ra.Resource)), tb.Pattern(known(b, rb.Resource))) {
-				c.once(at+".subject", "%q may give the same subjects in stream %s as pipeline %q does; put {pipeline} into both, "+
+				c.Once(at+".subject", "%q may give the same subjects in stream %s as pipeline %q does; put {pipeline} into both, "+
 					"or name another stream", jb.Subject, jb.Stream, a.Name)
 				return
 			}
@@ -245,7 +245,7 @@ func (c *checker) sharedTopic(path string, a, b *Pipeline) {
 		for j := range a.Resources {
 			r, o := &b.Resources[i], &a.Resources[j]
 			if r.Resource != (ResourceName{}) && mean[i].meets(others[j]) && shareNamespace(r.Namespaces, o.Namespaces) {
-				c.once(fmt.Sprintf("%s.resources[%d].resource", path, i),
+				c.Once(fmt.Sprintf("%s.resources[%d].resource", path, i),
 					"%v may name the same objects as %v of pipeline %q, which publishes to the same topic; "+
 						"give one pipeline another topic, such as %s.{pipeline}, or different namespaces", r.Resource, o.Resource, a.Name,
 					b.Sink.Kafka.Topic)
@@ -257,12 +257,12 @@ func (c *checker) sharedTopic(path string, a, b *Pipeline) {
 // checkpointTopics refuses b, at path, where one of the two may publish to the topic with the other's checkpoint.
 func (c *checker) checkpointTopics(path string, a, b *Pipeline) {
 	if k := b.Checkpoint.Kafka; k != nil && c.publishes(a, k.Topic) {
-		c.once(path+".checkpoint.kafka.topic",
+		c.Once(path+".checkpoint.kafka.topic",
 			"%q may be a topic that pipeline %q publishes to, and one with checkpoints holds nothing else; "+
 				"name another topic in either pipeline", k.Topic, a.Name)
 	}
 	if k := a.Checkpoint.Kafka; k != nil && c.publishes(b, k.Topic) {
-		c.once(path+".sink.kafka.topic",
+		c.Once(path+".sink.kafka.topic",
 			"%q may give topic %s, which has the checkpoint of pipeline %q; name another topic in either pipeline",
 			b.Sink.Kafka.Topic, k.Topic, a.Name)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/filter"
 )
 
@@ -29,7 +30,7 @@ func (c *checker) resources(path string, p *Pipeline) {
 		for _, o := range before[mean.plural] {
 			if r.Resource != (ResourceName{}) && mean.overlaps(meaning{o.Resource, mean.plural}) &&
 				shareNamespace(r.Namespaces, o.Namespaces) {
-				c.once(at+".resource",
+				c.Once(at+".resource",
 					"%v may name the same objects as %v before it, and an object belongs to one stream of a pipeline; "+
 						"give them different namespaces or groups, or move one to another pipeline", r.Resource, o.Resource)
 			}
@@ -54,13 +55,13 @@ func checkSpelling(c *checker, path string, name ResourceName) {
 		return
 	}
 	slices.Sort(names)
-	like, similar := closest(name.Plural, names)
+	like, similar := rules.Closest(name.Plural, names)
 	const unknown = "%v is no resource that Kubernetes 1.36 has by itself"
 	switch meant := (ResourceName{Plural: like, Version: name.Version, Group: name.Group}); {
-	case similar && (inGroup || editDistance(name.Plural, like) == 1):
-		c.warn(path, unknown+", did you mean %v?", name, meant)
+	case similar && (inGroup || rules.EditDistance(name.Plural, like) == 1):
+		c.Warn(path, unknown+", did you mean %v?", name, meant)
 	case inGroup:
-		c.warn(path, unknown+", and its group is one of Kubernetes", name)
+		c.Warn(path, unknown+", and its group is one of Kubernetes", name)
 	}
 }
 
@@ -76,10 +77,10 @@ func (c *checker) scope(path string, r *Resource, mean meaning) {
 	switch {
 	case !found || known.Namespaced:
 	case len(r.Namespaces) > 0:
-		c.add(path+".namespaces", "resource %v is cluster-scoped and cannot be read in namespace %q; remove its namespaces",
+		c.Add(path+".namespaces", "resource %v is cluster-scoped and cannot be read in namespace %q; remove its namespaces",
 			r.Resource, r.Namespaces[0])
 	case r.NamespaceSelector != "":
-		c.add(path+".namespaceSelector",
+		c.Add(path+".namespaceSelector",
 			"resource %v is cluster-scoped and cannot be read in selected namespaces; remove its namespaceSelector", r.Resource)
 	}
 }
@@ -90,23 +91,23 @@ func (c *checker) selection(path string, r *Resource) {
 	if s, err := fields.ParseSelector(r.FieldSelector); err == nil && wildcard {
 		for _, term := range s.Requirements() {
 			if term.Field != "metadata.name" && term.Field != "metadata.namespace" {
-				c.once(path+".fieldSelector",
+				c.Once(path+".fieldSelector",
 					"selects by %s, which not every resource has; with a wildcard use metadata.name or metadata.namespace, "+
 						"or name the resource in an entry of its own", term.Field)
 			}
 		}
 	}
 	if len(r.Exclude) > 0 && !wildcard && r.Resource != (ResourceName{}) {
-		c.add(path+".exclude",
+		c.Add(path+".exclude",
 			"is for entries that name many resources, and %v names one; remove it, or write resource: \"*\"", r.Resource)
 		return
 	}
 	for i, e := range r.Exclude {
 		switch at := fmt.Sprintf("%s.exclude[%d]", path, i); {
 		case e == r.Resource && wildcard, e == ResourceName{Plural: "*"}:
-			c.once(at, "%v leaves nothing; name what is to be left out, such as events or \"*.metrics.k8s.io\"", e)
+			c.Once(at, "%v leaves nothing; name what is to be left out, such as events or \"*.metrics.k8s.io\"", e)
 		case r.Resource.Beyond(e):
-			c.warn(at, "%v is nothing that %v names, so it leaves nothing out; name a resource of %s, or remove it", e,
+			c.Warn(at, "%v is nothing that %v names, so it leaves nothing out; name a resource of %s, or remove it", e,
 				r.Resource, r.Resource.Group)
 		}
 	}
@@ -116,11 +117,11 @@ func (c *checker) selection(path string, r *Resource) {
 func (c *checker) operations(path string, r *Resource) {
 	if len(r.Operations) > 0 && !slices.Contains(r.Operations, Updated) {
 		if len(r.IgnoreChanges) > 0 {
-			c.add(path+".ignoreChanges",
+			c.Add(path+".ignoreChanges",
 				"is about updates, which operations does not list; add updated, or remove ignoreChanges")
 		}
 		if r.Resync != 0 {
-			c.once(path+".resync", "publishes updates, which operations does not list; add updated, or remove resync")
+			c.Once(path+".resync", "publishes updates, which operations does not list; add updated, or remove resync")
 		}
 	}
 	e, err := filter.ParseExpression(r.Filter)
@@ -133,7 +134,7 @@ func (c *checker) operations(path string, r *Resource) {
 	}
 	if len(missing) > 0 {
 		becomes := map[OnFilterError]string{OnFilterErrorPublish: "published", OnFilterErrorDrop: "dropped"}[r.OnFilterError]
-		c.warn(path+".filter", "fails where an object has no %s, and the change is then %s (onFilterError: %s); "+
+		c.Warn(path+".filter", "fails where an object has no %s, and the change is then %s (onFilterError: %s); "+
 			"guard it where it is used: %s && …", strings.Join(missing, " or no "), becomes, r.OnFilterError,
 			strings.Join(guards, " && "))
 	}
@@ -166,10 +167,10 @@ func (c *checker) paths(path string, all []string, resources ...Resource) {
 	for i, p := range parsedPaths(all) {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if instead := p.Beyond(texts); instead != "" {
-			c.once(at, "path %q names nothing, as what it leads into is a text; write %s", p, instead)
+			c.Once(at, "path %q names nothing, as what it leads into is a text; write %s", p, instead)
 		}
 		if first := p.First(); known && first != "" && !builtin.Member(first) {
-			c.warn(at, "%s is no member of %s, so the path names nothing; paths begin at the object, such as data.password",
+			c.Warn(at, "%s is no member of %s, so the path names nothing; paths begin at the object, such as data.password",
 				first, of)
 		}
 	}

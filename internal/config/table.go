@@ -7,20 +7,13 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 )
 
-// rule is a line of the table of all keys. Decoding, checks, docs/configuration.md, config.example.yaml and the JSON
-// schemas are made of it. Rules that warn, or that need more than the keys of one mapping, are functions in rules*.go.
-type rule struct {
-	key  string
-	kind kind
-	// standard is the value where the file has none; or required; or, of a mapping that is nil then, optional.
-	standard string
-	// purpose says in documents why the key exists. Its lines are one paragraph.
-	purpose string
-}
-
-const required, optional = "required", "optional"
+// rule is a line of the table of all keys: key, kind, default, and purpose. Decoding, checks, docs/configuration.md,
+// config.example.yaml and the JSON schemas are made of it. Rules that warn, or that need more than the keys of one
+// mapping, are functions in rules*.go.
+type rule rules.Rule
 
 const (
 	seconds = int64(time.Second)
@@ -35,7 +28,7 @@ var fileKeys = []rule{
 		is the uid of namespace kube-system, which is unique and hard to read.`},
 	{"kubernetes", mapping(kubernetesKeys), "", `How the API server is found; empty means in-cluster, then $KUBECONFIG
 		and ~/.kube/config.`},
-	{"pipelines", list(mapping(pipelineKeys)).some(), required, `What is published where. Each pipeline has a position
+	{"pipelines", list(mapping(pipelineKeys)).Some(), required, `What is published where. Each pipeline has a position
 		of its own: one that waits for its broker stops no other.`},
 	{"leaderElection", mapping(electionKeys), optional, `Lets several processes with this configuration run, of which
 		one publishes, and another takes over where that one ends. It needs brokers and checkpoints that all of them
@@ -55,17 +48,17 @@ var kubernetesKeys = []rule{
 var electionKeys = []rule{
 	{"resourceName", aLeaseName, "kube-eventbridge", `The Lease by which they agree. Bridges that read something else
 		need another one: of all that share it, one publishes.`},
-	{"resourceNamespace", aNamespace.orEmpty(), "", `Its namespace; empty means that of the Pod, or of the kubeconfig's
+	{"resourceNamespace", aNamespace.OrEmpty(), "", `Its namespace; empty means that of the Pod, or of the kubeconfig's
 		context.`},
-	{"leaseDuration", aDuration.atLeast(3 * seconds), "15s", `How long after its last renewal others take the leader for
+	{"leaseDuration", aDuration.AtLeast(3 * seconds), "15s", `How long after its last renewal others take the leader for
 		dead, in whole seconds, at least 3s.`},
 	{"renewDeadline", aDuration, "10s", `How long after that the leader itself goes on, at most a second less.`},
-	{"retryPeriod", aDuration.atLeast(seconds / 10), "2s", `What is between renewals, at most half of that. A process
+	{"retryPeriod", aDuration.AtLeast(seconds / 10), "2s", `What is between renewals, at most half of that. A process
 		that stands by looks five times as often, every 400ms at most.`},
 }
 
 var bufferKeys = []rule{
-	{"maxBytes", aSize.atLeast(minBuffer), "256Mi", `How much may be read from the API server and not yet acknowledged
+	{"maxBytes", aSize.AtLeast(minBuffer), "256Mi", `How much may be read from the API server and not yet acknowledged
 		by the brokers; then reading waits. What is held of deleted objects counts, until that is saved. Previous
 		states count where payloads or filters need them: they take a quarter of it at most. An object for which there
 		is no room passes alone, and what a list finds deleted is on top. At least 1Mi. Where pipelines or namespaces
@@ -73,11 +66,11 @@ var bufferKeys = []rule{
 }
 
 var serverKeys = []rule{
-	{"listen", aListener.also("port"), "127.0.0.1:8080", `The status page (/), /metrics, /livez, /readyz, and what the
+	{"listen", aListener.Also("port"), "127.0.0.1:8080", `The status page (/), /metrics, /livez, /readyz, and what the
 		commands status and resync ask; a Pod needs :8080 for probes.`},
-	{"admin", aListener.orEmpty(), "", `Where a resync can be asked for, such as 127.0.0.1:8081. Empty: at listen, by
+	{"admin", aListener.OrEmpty(), "", `Where a resync can be asked for, such as 127.0.0.1:8081. Empty: at listen, by
 		requests to a loopback address: on the same machine, or through kubectl port-forward.`},
-	{"profiling", aSwitch.also("pprof"), "false", `true also serves Go's profiles of processor time and memory, below
+	{"profiling", aSwitch.Also("pprof"), "false", `true also serves Go's profiles of processor time and memory, below
 		/debug/pprof/. Whoever reaches the address can keep a core busy with them; no profile has contents of
 		objects.`},
 }
@@ -90,7 +83,7 @@ var logKeys = []rule{
 var pipelineKeys = []rule{
 	{"name", aPipelineName, required, `Letters, digits, - and _ (at most 63). The name is in events, metrics and the
 		checkpoint. A pipeline with another name is another one: it needs a stream or topic of its own. Required.`},
-	{"resources", list(mapping(resourceKeys)).some(), required, `What to watch. An object belongs to one entry: list a
+	{"resources", list(mapping(resourceKeys)).Some(), required, `What to watch. An object belongs to one entry: list a
 		resource twice only with different namespaces. Required.`},
 	{"encoding", mapping(encodingKeys), "", `What an event looks like.`},
 	{"sink", mapping(sinkKeys), "", `Where events go: one of nats, kafka, embedded and stdout. Without a sink it is
@@ -114,32 +107,32 @@ var pipelineKeys = []rule{
 
 var resourceKeys = []rule{
 	{
-		"resource", aResource.also("apiVersion", "group", "version", "kind"), required,
+		"resource", aResource.Also("apiVersion", "group", "version", "kind"), required,
 		`plural[.version][.group] as kubectl takes it: pods, deployments.apps, deployments.v1.apps. "*.example.com" is
 			every resource of a group that can be listed and watched, "*" those of all groups, as they come and go; an
 			entry that names a resource, or its group, takes it from a wildcard in the namespaces that they share, or with
 			a namespaceSelector in all that the wildcard has. With "*" come Secrets (whose values stay here), events and
 			leases, which change more than all the rest: exclude what nobody reads. Required.`,
 	},
-	{"exclude", list(aResource).unique(), "[]", `What a wildcard leaves out, such as [events,
+	{"exclude", list(aResource).Unique(), "[]", `What a wildcard leaves out, such as [events,
 		leases.coordination.k8s.io, "*.metrics.k8s.io"]. A name without a group is left out of every group.`},
-	{"namespaces", list(aNamespace).unique(), "[]", `One stream for each namespace listed; empty means one for all. With
+	{"namespaces", list(aNamespace).Unique(), "[]", `One stream for each namespace listed; empty means one for all. With
 		a wildcard, resources that are in no namespace are left out.`},
-	{"namespaceSelector", aLabelSelector.without("namespaces"), "", `Instead of a list: one stream for each namespace
+	{"namespaceSelector", aLabelSelector.Without("namespaces"), "", `Instead of a list: one stream for each namespace
 		that has these labels, as kubectl get namespaces -l takes it, followed as they change. What is in a namespace
 		that is not selected any more is published as deleted. With a wildcard, resources that are in no namespace are
 		left out.`},
 	{
-		"labelSelector", aLabelSelector.also("labels", "selector", "matchLabels"), "",
+		"labelSelector", aLabelSelector.Also("labels", "selector", "matchLabels"), "",
 		`Which objects to watch, as kubectl -l takes it. An object that no longer matches is published as deleted.`,
 	},
-	{"fieldSelector", aFieldSelector.also("name"), "", `The same by fields, as kubectl --field-selector takes it; with a
+	{"fieldSelector", aFieldSelector.Also("name"), "", `The same by fields, as kubectl --field-selector takes it; with a
 		wildcard only metadata.name and metadata.namespace.`},
 	{
-		"operations", list(choice("added", "updated", "deleted")).some().unique(), "[added, updated, deleted]",
+		"operations", list(choice("added", "updated", "deleted")).Some().Unique(), "[added, updated, deleted]",
 		`What is published: added, updated, deleted. What is not is known all the same.`,
 	},
-	{"ignoreChanges", list(aPath).unique(), "[]", `Paths, as in redact: an update in which nothing else is different is
+	{"ignoreChanges", list(aPath).Unique(), "[]", `Paths, as in redact: an update in which nothing else is different is
 		not published, such as status, 'metadata.annotations["example.com/seen"]'. Where there are any,
 		metadata.resourceVersion, generation and managedFields count among them.`},
 	{"filter", anExpression, "", `An expression of CEL over object and event.operation, .reason, .namespace, .name,
@@ -159,9 +152,9 @@ var resourceKeys = []rule{
 	},
 	{"snapshot", choice("initial", "never"), "initial", `initial publishes what exists at the first start; never takes
 		it as known.`},
-	{"resync", aDuration.atLeast(60 * seconds).orZero(), "0s", `How often everything that exists is published again, at
+	{"resync", aDuration.AtLeast(60 * seconds).OrZero(), "0s", `How often everything that exists is published again, at
 		least 1m, as updated with reason resync; 0s means never. It is paced, and no change waits for it.`},
-	{"redact", list(aRedactedPath).unique(), "[]", `Values that do not leave the process, of this resource alone; see
+	{"redact", list(aRedactedPath).Unique(), "[]", `Values that do not leave the process, of this resource alone; see
 		encoding.redact.`},
 }
 
@@ -174,10 +167,10 @@ var encodingKeys = []rule{
 			working.`,
 	},
 	{
-		"keep", list(choice("managedFields", "lastApplied")).unique(), "[]",
+		"keep", list(choice("managedFields", "lastApplied")).Unique(), "[]",
 		`What is otherwise removed from objects because it is large and rarely read: managedFields, lastApplied.`,
 	},
-	{"redact", list(aRedactedPath).unique(), "[]", `Values that do not leave the process, of all resources. A text
+	{"redact", list(aRedactedPath).Unique(), "[]", `Values that do not leave the process, of all resources. A text
 		becomes [redacted], a number 0, a boolean false, an object {}, a list []. A path is names with dots between,
 		["any name"], and [*] for every element: 'spec.containers[*].env[*].value',
 		'metadata.annotations["example.com/token"]'.`},
@@ -187,34 +180,34 @@ var encodingKeys = []rule{
 var secretsKeys = []rule{
 	{"values", aSwitch, "false", `true publishes the values of Secrets. Everyone who reads the log can then read
 		them.`},
-	{"annotations", list(anAnnotation).unique().without("values"), "[]", `Annotations of Secrets whose values are
+	{"annotations", list(anAnnotation).Unique().Without("values"), "[]", `Annotations of Secrets whose values are
 		published: example.com/team. Of the others only the names are.`},
-	{"hashes", mapping(hashKeys).without("values"), optional, `Shows that a value changed, and not what it is: each is
+	{"hashes", mapping(hashKeys).Without("values"), optional, `Shows that a value changed, and not what it is: each is
 		[redacted hmac-sha256:…] with a hash, under a key of 16 random bytes or more, as from openssl rand -hex 32.`},
 }
 
 var hashKeys = []rule{
 	{"keyFile", aFile, "", `The file with the key, or the environment variable; read at start. Another key changes all
 		hashes.`},
-	{"keyEnv", aVariable.without("keyFile"), "", `The environment variable with the key, instead of keyFile.`},
+	{"keyEnv", aVariable.Without("keyFile"), "", `The environment variable with the key, instead of keyFile.`},
 }
 
 var sinkKeys = []rule{
 	{"nats", mapping(natsKeys), optional, `The JetStream of a NATS server.`},
-	{"kafka", mapping(kafkaKeys).without("nats"), optional, `The topics of a Kafka cluster.`},
+	{"kafka", mapping(kafkaKeys).Without("nats"), optional, `The topics of a Kafka cluster.`},
 	{
-		"embedded", mapping(embeddedKeys).without("nats", "kafka"), optional,
+		"embedded", mapping(embeddedKeys).Without("nats", "kafka"), optional,
 		`A NATS server with JetStream in this process. All pipelines that use it share one.`,
 	},
 	{
-		"stdout", mapping(nil).without("nats", "kafka", "embedded"), optional,
+		"stdout", mapping(nil).Without("nats", "kafka", "embedded"), optional,
 		`One event a line on the standard output: a CloudEvent, or with run -o wide a line for a person.`,
 	},
 }
 
 var natsKeys = []rule{
 	{
-		"servers", list(aServer).some().also("url", "urls"), "[nats://localhost:4222]",
+		"servers", list(aServer).Some().Also("url", "urls"), "[nats://localhost:4222]",
 		`Any of the servers of one cluster; schemes nats, tls, ws, wss.`,
 	},
 	{"stream", aStream, "KUBERNETES", `The JetStream stream; it is created if it is missing, with the limits below, and
@@ -224,26 +217,26 @@ var natsKeys = []rule{
 	{"fence", aSwitch, "true", `With each event the server is told which one of its object is the last, and refuses what
 		does not know it. false: it is not told, so that late events, and those of a replaced process, can stand
 		behind newer ones.`},
-	{"maxAge", aDuration.atLeast(10 * seconds).orZero(), "0s", `How long events are kept, at least 10s; 0 means no
+	{"maxAge", aDuration.AtLeast(10 * seconds).OrZero(), "0s", `How long events are kept, at least 10s; 0 means no
 		limit. An existing stream keeps its own limit, and a warning says so.`},
 	{"maxBytes", aSize, "0", `How large the stream may become before its oldest events go; 0 means no limit.`},
-	{"duplicateWindow", aDuration.atLeast(10 * seconds), "2m", `How long the server recognises repeated events by their
+	{"duplicateWindow", aDuration.AtLeast(10 * seconds), "2m", `How long the server recognises repeated events by their
 		id, at least 10s and at most maxAge; longer costs its memory.`},
-	{"replicas", aNumber.between(1, 5), "1", `How many servers hold the stream, 1 to 5; 3 survives the loss of one.`},
+	{"replicas", aNumber.Between(1, 5), "1", `How many servers hold the stream, 1 to 5; 3 survives the loss of one.`},
 	{"tokenFile", aFile, "", `Who we are: at most one of tokenFile, tokenEnv, user with a password, nkeyFile, credsFile.
 		Secrets never stand in this file; it names the files and environment variables that hold them, read at
 		start.`},
-	{"tokenEnv", aVariable.without("tokenFile"), "", `The environment variable with a token, instead of tokenFile.`},
+	{"tokenEnv", aVariable.Without("tokenFile"), "", `The environment variable with a token, instead of tokenFile.`},
 	{
-		"user", aText.needs("passwordFile", "passwordEnv").without("tokenFile", "tokenEnv"), "",
+		"user", aText.Needs("passwordFile", "passwordEnv").Without("tokenFile", "tokenEnv"), "",
 		`The user whose password is in passwordFile or passwordEnv.`,
 	},
-	{"passwordFile", aFile.needs("user"), "", `The file with the password of user.`},
-	{"passwordEnv", aVariable.needs("user").without("passwordFile"), "", `The environment variable with the password of
+	{"passwordFile", aFile.Needs("user"), "", `The file with the password of user.`},
+	{"passwordEnv", aVariable.Needs("user").Without("passwordFile"), "", `The environment variable with the password of
 		user, instead of passwordFile.`},
-	{"nkeyFile", aFile.also("seed").without("tokenFile", "tokenEnv", "user"), "", `A file with a user's NKey seed.`},
+	{"nkeyFile", aFile.Also("seed").Without("tokenFile", "tokenEnv", "user"), "", `A file with a user's NKey seed.`},
 	{
-		"credsFile", aFile.without("tokenFile", "tokenEnv", "user", "nkeyFile"), "",
+		"credsFile", aFile.Without("tokenFile", "tokenEnv", "user", "nkeyFile"), "",
 		`A file with a user's JWT and seed, as nsc writes it.`,
 	},
 	{"tls", mapping(natsTLSKeys), optional, `TLS beyond what the scheme tls:// says: whom to trust, and a client
@@ -252,14 +245,14 @@ var natsKeys = []rule{
 
 var natsTLSKeys = []rule{
 	{"caFile", aFile, "", `Certificate authorities in PEM; empty means the system's.`},
-	{"certFile", aFile.needs("keyFile"), "", `A client certificate in PEM; with keyFile.`},
-	{"keyFile", aFile.needs("certFile"), "", `The key of the certificate in certFile.`},
+	{"certFile", aFile.Needs("keyFile"), "", `A client certificate in PEM; with keyFile.`},
+	{"keyFile", aFile.Needs("certFile"), "", `The key of the certificate in certFile.`},
 	{"serverName", aText, "", `The name in the server's certificate; empty means the host of the URL.`},
 }
 
 var kafkaKeys = []rule{
 	{
-		"brokers", list(aBroker).some().unique().also("bootstrapServers", "bootstrap.servers", "servers"), required,
+		"brokers", list(aBroker).Some().Unique().Also("bootstrapServers", "bootstrap.servers", "servers"), required,
 		`Some brokers of the cluster, host:port; they tell of the others. Required.`,
 	},
 	{"topic", aTopicTemplate, encode.DefaultTopic, `Several topics by {pipeline}, {cluster}, {group}, {version} and
@@ -275,14 +268,14 @@ var kafkaKeys = []rule{
 	{"tls", mapping(kafkaTLSKeys), optional, `TLS to the brokers; {} trusts the system's certificate authorities. Remove
 		it where connections are not protected.`},
 	{
-		"sasl", mapping(saslKeys).also("password", "token", "securityProtocol", "security.protocol"), optional,
+		"sasl", mapping(saslKeys).Also("password", "token", "securityProtocol", "security.protocol"), optional,
 		`Who we are. Remove it where the brokers do not ask, or take the client certificate for it.`,
 	},
 }
 
 var createKeys = []rule{
-	{"partitions", aNumber.between(0, 10_000), "0", `How many partitions a topic gets; 0 means the brokers' default.`},
-	{"replicas", aNumber.between(0, math.MaxInt16), "0", `How many brokers hold each partition; 0 means the brokers'
+	{"partitions", aNumber.Between(0, 10_000), "0", `How many partitions a topic gets; 0 means the brokers' default.`},
+	{"replicas", aNumber.Between(0, math.MaxInt16), "0", `How many brokers hold each partition; 0 means the brokers'
 		default, 3 survives the loss of one.`},
 	{"settings", texts, "{}", `A topic's settings by Kafka's names, such as {retention.ms: 604800000,
 		min.insync.replicas: 2}.`},
@@ -290,8 +283,8 @@ var createKeys = []rule{
 
 var kafkaTLSKeys = []rule{
 	{"caFile", aFile, "", `Certificate authorities in PEM; empty means the system's.`},
-	{"certFile", aFile.needs("keyFile"), "", `A client certificate in PEM; with keyFile.`},
-	{"keyFile", aFile.needs("certFile"), "", `The key of the certificate in certFile.`},
+	{"certFile", aFile.Needs("keyFile"), "", `A client certificate in PEM; with keyFile.`},
+	{"keyFile", aFile.Needs("certFile"), "", `The key of the certificate in certFile.`},
 	{"serverName", aText, "", `The name in the brokers' certificates; empty means the host connected to.`},
 }
 
@@ -300,22 +293,22 @@ var saslKeys = []rule{
 		"mechanism", choice(mechanisms...), required,
 		`plain, scram-sha-256, scram-sha-512 or oauthbearer. Required.`,
 	},
-	{"user", aText.forPassword(), "", `For plain and scram: the user, and where the password is, a file or an
+	{"user", forPassword(aText), "", `For plain and scram: the user, and where the password is, a file or an
 		environment variable, read at start.`},
-	{"passwordFile", aFile.forPassword(), "", `The file with the password of user.`},
-	{"passwordEnv", aVariable.forPassword().without("passwordFile"), "", `The environment variable with the password of
+	{"passwordFile", forPassword(aFile), "", `The file with the password of user.`},
+	{"passwordEnv", forPassword(aVariable).Without("passwordFile"), "", `The environment variable with the password of
 		user, instead of passwordFile.`},
-	{"tokenFile", aFile.forToken(), "", `For oauthbearer: a file with a token, read at each connect, or the server that
+	{"tokenFile", forToken(aFile), "", `For oauthbearer: a file with a token, read at each connect, or the server that
 		gives one for a client's id and secret.`},
-	{"tokenURL", aTokenURL.forToken().without("tokenFile"), "", `The server that gives tokens for clientID and its
+	{"tokenURL", forToken(aTokenURL).Without("tokenFile"), "", `The server that gives tokens for clientID and its
 		secret, instead of tokenFile, such as https://login.example.com/token.`},
-	{"clientID", aText.forToken().without("tokenFile"), "", `The client that tokenURL is asked as.`},
-	{"clientSecretFile", aFile.forToken().without("tokenFile"), "", `The file with the secret of clientID.`},
+	{"clientID", forToken(aText).Without("tokenFile"), "", `The client that tokenURL is asked as.`},
+	{"clientSecretFile", forToken(aFile).Without("tokenFile"), "", `The file with the secret of clientID.`},
 	{
-		"clientSecretEnv", aVariable.forToken().without("tokenFile", "clientSecretFile"), "",
+		"clientSecretEnv", forToken(aVariable).Without("tokenFile", "clientSecretFile"), "",
 		`The environment variable with the secret of clientID, instead of clientSecretFile.`,
 	},
-	{"scopes", list(aScope).forToken().without("tokenFile"), "[]", `What the token has to be good for, where that server
+	{"scopes", forToken(list(aScope)).Without("tokenFile"), "[]", `What the token has to be good for, where that server
 		wants to know.`},
 }
 
@@ -326,19 +319,19 @@ var embeddedKeys = []rule{
 	{"stream", aStream, "KUBERNETES", `The JetStream stream; it is created if it is missing.`},
 	{"subject", aSubject, encode.DefaultSubject, `As in nats: each object needs a subject of its own.`},
 	{"fence", aSwitch, "true", `As in nats.`},
-	{"maxAge", aDuration.atLeast(10 * seconds).orZero(), "0s", `How long events are kept, at least 10s; 0 means no
+	{"maxAge", aDuration.AtLeast(10 * seconds).OrZero(), "0s", `How long events are kept, at least 10s; 0 means no
 		limit. An existing stream keeps its own limit, and a warning says so.`},
 	{"maxBytes", aSize, "0", `How large the stream may become before its oldest events go; 0 means no limit.`},
-	{"duplicateWindow", aDuration.atLeast(10 * seconds), "2m", `How long the server recognises repeated events by their
+	{"duplicateWindow", aDuration.AtLeast(10 * seconds), "2m", `How long the server recognises repeated events by their
 		id, at least 10s and at most maxAge.`},
 }
 
 var checkpointKeys = []rule{
 	{"file", mapping(checkpointFileKeys), "", `A file, which one process at a time uses.`},
-	{"kafka", mapping(checkpointKafkaKeys).without("file"), optional, `A compacted topic of the brokers of sink.kafka,
+	{"kafka", mapping(checkpointKafkaKeys).Without("file"), optional, `A compacted topic of the brokers of sink.kafka,
 		so that no disk is needed. It is made if it is missing, and all pipelines may share it.`},
 	{
-		"nats", mapping(checkpointNATSKeys).without("file", "kafka"), optional,
+		"nats", mapping(checkpointNATSKeys).Without("file", "kafka"), optional,
 		`A key-value bucket of NATS JetStream (2.11 or newer), so that no disk is needed. It is made if it is missing,
 			and all pipelines, of all clusters, may share it.`,
 	},
@@ -352,29 +345,29 @@ var checkpointFileKeys = []rule{
 
 var checkpointKafkaKeys = []rule{
 	{"topic", aTopic, "kube-eventbridge-checkpoints", `It must not be one that events are published to.`},
-	{"replicas", aNumber.between(0, math.MaxInt16), "0", `How many brokers hold it where it is made; 0 means the
+	{"replicas", aNumber.Between(0, math.MaxInt16), "0", `How many brokers hold it where it is made; 0 means the
 		brokers' default.`},
 }
 
 var checkpointNATSKeys = []rule{
 	{"bucket", aBucket, "kube-eventbridge-checkpoints", `It must have nothing but checkpoints. Its keys are
 		<cluster>.<pipeline>.<number>; checkpoint show tells what they say.`},
-	{"replicas", aNumber.between(1, 5), "1", `How many servers hold it where it is made, 1 to 5; 3 survives the loss of
+	{"replicas", aNumber.Between(1, 5), "1", `How many servers hold it where it is made, 1 to 5; 3 survives the loss of
 		one.`},
-	{"servers", list(aServer).also("url", "urls"), "[]", `Servers that have it; empty means those of sink.nats, with
+	{"servers", list(aServer).Also("url", "urls"), "[]", `Servers that have it; empty means those of sink.nats, with
 		what is said there of who we are. Otherwise what follows says that, as in sink.nats.`},
 	{"tokenFile", aFile, "", `A file with a token.`},
-	{"tokenEnv", aVariable.without("tokenFile"), "", `The environment variable with a token, instead of tokenFile.`},
+	{"tokenEnv", aVariable.Without("tokenFile"), "", `The environment variable with a token, instead of tokenFile.`},
 	{
-		"user", aText.needs("passwordFile", "passwordEnv").without("tokenFile", "tokenEnv"), "",
+		"user", aText.Needs("passwordFile", "passwordEnv").Without("tokenFile", "tokenEnv"), "",
 		`The user whose password is in passwordFile or passwordEnv.`,
 	},
-	{"passwordFile", aFile.needs("user"), "", `The file with the password of user.`},
-	{"passwordEnv", aVariable.needs("user").without("passwordFile"), "", `The environment variable with the password of
+	{"passwordFile", aFile.Needs("user"), "", `The file with the password of user.`},
+	{"passwordEnv", aVariable.Needs("user").Without("passwordFile"), "", `The environment variable with the password of
 		user, instead of passwordFile.`},
-	{"nkeyFile", aFile.also("seed").without("tokenFile", "tokenEnv", "user"), "", `A file with a user's NKey seed.`},
+	{"nkeyFile", aFile.Also("seed").Without("tokenFile", "tokenEnv", "user"), "", `A file with a user's NKey seed.`},
 	{
-		"credsFile", aFile.without("tokenFile", "tokenEnv", "user", "nkeyFile"), "",
+		"credsFile", aFile.Without("tokenFile", "tokenEnv", "user", "nkeyFile"), "",
 		`A file with a user's JWT and seed, as nsc writes it.`,
 	},
 	{"tls", mapping(natsTLSKeys), optional, `TLS beyond what the scheme tls:// says; remove it where that is enough.`},
@@ -382,17 +375,17 @@ var checkpointNATSKeys = []rule{
 
 var recoveryKeys = []rule{
 	{"enabled", aSwitch, "true", `false announces the gap alone.`},
-	{"maxReads", aNumber.atLeast(1), "10000", `The most requests for one gap of one stream, at least 1; each takes the
+	{"maxReads", aNumber.AtLeast(1), "10000", `The most requests for one gap of one stream, at least 1; each takes the
 		API server 2 ms or so.`},
-	{"maxTime", aDuration.atLeast(1), "1m", `The longest time for one gap of one stream.`},
+	{"maxTime", aDuration.AtLeast(1), "1m", `The longest time for one gap of one stream.`},
 }
 
 var auditKeys = []rule{
-	{"interval", aDuration.atLeast(60 * seconds).orZero(), "24h", `How often, at least 1m; 0s means never. It costs a
+	{"interval", aDuration.AtLeast(60 * seconds).OrZero(), "24h", `How often, at least 1m; 0s means never. It costs a
 		list of all objects' metadata. Each stream has a time of its own within the interval.`},
 }
 
 var shareKeys = []rule{
-	{"maxBytes", aSize.atLeast(minBuffer).orZero(), "0", `This pipeline's part of the buffer below, at least 1Mi; 0
+	{"maxBytes", aSize.AtLeast(minBuffer).OrZero(), "0", `This pipeline's part of the buffer below, at least 1Mi; 0
 		means an equal part of what the others leave.`},
 }

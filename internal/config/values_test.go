@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -213,17 +214,6 @@ func TestSubjects_meet_only_where_a_subject_can_match_both(t *testing.T) {
 	}
 }
 
-func TestClosest_is_what_was_probably_meant_or_nothing(t *testing.T) {
-	words := []string{"name", "sink", "stop", "binary", "checkpoint", "recovery", "recover"}
-	for s, want := range map[string]string{
-		"nam": "name", "snik": "sink", "sinkk": "sink", "drop": "", "bin": "binary", "chekcpoint": "checkpoint",
-		"chekpoints": "checkpoint", "reco": "", "NAME": "name", "x": "", "": "",
-	} {
-		got, _ := closest(s, words)
-		assert.Equal(t, want, got, "%q is taken", s)
-	}
-}
-
 // A checkpoint is where the events are, unless it names servers of its own: those are told who we are by what stands
 // beside them alone.
 func TestCheckpoint_in_NATS_is_where_the_events_are_unless_it_says_otherwise(t *testing.T) {
@@ -324,7 +314,7 @@ func TestParse_refuses_a_path_in_a_home_directory_wherever_one_stands(t *testing
 
 // eachPath calls f for each value of a configuration whose key says that it is a path.
 func eachPath(c *Config, f func(key, path string)) {
-	each(reflect.ValueOf(c).Elem(), &whole, "", func(path string, v reflect.Value, _ *kind) {
+	rules.Each(c, &whole, func(path string, v reflect.Value, _ *rules.Kind) {
 		key := path[strings.LastIndexByte(path, '.')+1:]
 		if strings.HasSuffix(key, "File") || strings.HasSuffix(key, "Dir") || key == "path" || key == "kubeconfig" {
 			f(key, v.String())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package rules
 
 import (
 	"bytes"
@@ -35,45 +35,47 @@ const (
 // mark is a place in the file, from 1.
 type mark struct{ line, column int }
 
-// issue is a problem whose place is that of its path, unless at says otherwise.
-type issue struct {
-	path, message string
-	at            mark
-}
-
-// document is a file that was read: where each path is, and what is wrong.
-type document struct {
+// Document is a file that was read: where each path is, and what is wrong.
+type Document struct {
 	file  string
+	whole *Kind
 	marks map[string]mark
 	// bad are the paths that a problem was found at.
 	bad    map[string]bool
-	issues []issue
+	issues Problems
 }
 
-// decode reads data into a configuration with its defaults, and goes on after a problem. The path "" is bad if there is
-// nothing that could be read.
-func decode(file string, data []byte) (*document, *Config) {
-	d, c := &document{file: file, marks: map[string]mark{}, bad: map[string]bool{}}, Default()
+// Decode reads data into v, a pointer to a struct, with the defaults of k, a mapping. It goes on after a problem.
+func Decode(file string, data []byte, v any, k *Kind) *Document {
+	d := &Document{file: file, whole: k, marks: map[string]mark{}, bad: map[string]bool{}}
+	into := reflect.ValueOf(v).Elem()
+	setDefaults(into, k.Keys)
 	if body := d.body(data); body != nil {
-		d.value(body, "", reflect.ValueOf(c).Elem(), &whole)
+		d.value(body, "", into, k)
 	}
-	return d, c
+	return d
 }
 
-func (d *document) add(path, message string) { d.addAt(path, mark{}, message) }
+// Problems are those that decoding has found. They have no places yet, as those that others find.
+func (d *Document) Problems() Problems { return d.issues }
 
-func (d *document) addAt(path string, at mark, message string) {
+// Unreadable reports whether there is nothing in the file that could be decoded.
+func (d *Document) Unreadable() bool { return d.bad[""] }
+
+func (d *Document) add(path, message string) { d.addAt(path, mark{}, message) }
+
+func (d *Document) addAt(path string, at mark, message string) {
 	d.bad[path] = true
 	d.note(path, at, message)
 }
 
 // note is addAt for what does not spoil the value of path.
-func (d *document) note(path string, at mark, message string) {
-	d.issues = append(d.issues, issue{path, message, at})
+func (d *Document) note(path string, at mark, message string) {
+	d.issues = append(d.issues, Problem{Line: at.line, Column: at.column, Path: path, Message: message})
 }
 
-// known reports whether decoding has complained about path, or about something that path is in.
-func (d *document) known(path string) bool {
+// Known reports whether decoding has complained about path, or about something that path is in.
+func (d *Document) Known(path string) bool {
 	for ; path != ""; path = parent(path) {
 		if d.bad[path] {
 			return true
@@ -82,19 +84,18 @@ func (d *document) known(path string) bool {
 	return false
 }
 
-// problems gives each issue the place of its path, or of the nearest one around it that the file has.
-func (d *document) problems(issues []issue) Problems {
-	var all Problems
-	for _, i := range issues {
-		at := i.at
-		for path := i.path; at.line == 0; path = parent(path) {
+// Place gives each problem the place of its path, or of the nearest one around it that the file has, and sorts them.
+func (d *Document) Place(found Problems) (all Problems) {
+	for _, p := range found {
+		at := mark{p.Line, p.Column}
+		for path := p.Path; at.line == 0; path = parent(path) {
 			at = d.marks[path]
 			if path == "" {
 				at.line, at.column = max(at.line, 1), max(at.column, 1)
 			}
 		}
 		all = append(all, Problem{
-			File: d.file, Line: at.line, Column: at.column, Path: oneLine(i.path), Message: oneLine(i.message),
+			File: d.file, Line: at.line, Column: at.column, Path: OneLine(p.Path), Message: OneLine(p.Message),
 		})
 	}
 	all.sort()
@@ -111,10 +112,11 @@ func parent(path string) string {
 	return path[:max(strings.LastIndexAny(path, ".["), 0)]
 }
 
-func join(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
+// Join returns the path of a key in the mapping at path.
+func Join(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
 
-// oneLine makes s fit one line of a terminal, whatever the file put into it.
-func oneLine(s string) string {
+// OneLine makes s fit one line of a terminal, whatever the file put into it.
+func OneLine(s string) string {
 	if len(s) > maxLine {
 		s = s[:maxLine-maxLine/4] + "…" + s[len(s)-maxLine/4:]
 	}
@@ -127,7 +129,7 @@ func oneLine(s string) string {
 }
 
 // body parses data and returns the one document's content, or nil and an issue.
-func (d *document) body(data []byte) ast.Node {
+func (d *Document) body(data []byte) ast.Node {
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
 		i := bytes.IndexFunc(data, func(r rune) bool { return r == utf8.RuneError || r == 0 })

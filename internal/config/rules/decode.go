@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package rules
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ func place(node ast.Node) mark {
 
 // value fills v, a value of kind k. A mapping of which nothing is written keeps its defaults; any other value must be
 // given.
-func (d *document) value(node ast.Node, path string, v reflect.Value, k *kind) {
+func (d *Document) value(node ast.Node, path string, v reflect.Value, k *Kind) {
 	if _, marked := d.marks[path]; !marked {
 		d.marks[path] = place(node)
 	}
@@ -44,15 +44,15 @@ func (d *document) value(node ast.Node, path string, v reflect.Value, k *kind) {
 		d.addAt(path, place(node), refused)
 		return
 	}
-	switch k.form {
-	case formMapping:
+	switch k.Form {
+	case MappingForm:
 		if v.Kind() == reflect.Pointer {
 			v.Set(reflect.New(v.Type().Elem()))
 			v = v.Elem()
 		}
-		setDefaults(v, k.keys)
+		setDefaults(v, k.Keys)
 		d.mapping(node, path, v, k)
-	case formList:
+	case ListForm:
 		n, ok := node.(*ast.SequenceNode)
 		if !ok {
 			d.not(node, path, k)
@@ -60,9 +60,9 @@ func (d *document) value(node ast.Node, path string, v reflect.Value, k *kind) {
 		}
 		v.Set(reflect.MakeSlice(v.Type(), len(n.Values), len(n.Values)))
 		for i, item := range n.Values {
-			d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i), k.item)
+			d.value(item, fmt.Sprintf("%s[%d]", path, i), v.Index(i), k.Item)
 		}
-	case formTexts:
+	case TextsForm:
 		d.texts(node, path, v, k)
 	default:
 		d.scalar(node, path, v, k)
@@ -95,7 +95,7 @@ func entriesOf(node ast.Node) (entries []*ast.MappingValueNode, ok bool) {
 	}
 }
 
-func (d *document) mapping(node ast.Node, path string, v reflect.Value, k *kind) {
+func (d *Document) mapping(node ast.Node, path string, v reflect.Value, k *Kind) {
 	entries, ok := entriesOf(node)
 	if !ok {
 		d.not(node, path, k)
@@ -107,9 +107,9 @@ func (d *document) mapping(node ast.Node, path string, v reflect.Value, k *kind)
 		if !d.usable(entry, path, first, k.valid()) {
 			continue
 		}
-		r := find(k.keys, key)
+		r := find(k.Keys, key)
 		if r == nil {
-			if meant := d.unknown(join(path, key), at, key, k); meant != "" {
+			if meant := d.unknown(Join(path, key), at, key, k); meant != "" {
 				misspelt[meant] = entry.Value
 			}
 			continue
@@ -118,18 +118,18 @@ func (d *document) mapping(node ast.Node, path string, v reflect.Value, k *kind)
 		if _, scalar := entry.Value.(ast.ScalarNode); scalar && entry.Value.Type() != ast.NullType {
 			at = place(entry.Value)
 		}
-		d.marks[join(path, key)] = at
-		d.value(entry.Value, join(path, key), fieldOf(v, key), &r.kind)
+		d.marks[Join(path, key)] = at
+		d.value(entry.Value, Join(path, key), fieldOf(v, key), &r.Kind)
 	}
 	for _, key := range slices.Sorted(maps.Keys(misspelt)) {
 		if _, there := first[key]; !there {
-			d.asMeant(misspelt[key], join(path, key), fieldOf(v, key), &find(k.keys, key).kind)
+			d.asMeant(misspelt[key], Join(path, key), fieldOf(v, key), &find(k.Keys, key).Kind)
 		}
 	}
 }
 
 // usable reports whether the key of an entry is a word, and not in first yet; else it says so.
-func (d *document) usable(entry *ast.MappingValueNode, path string, first map[string]mark, valid string) bool {
+func (d *Document) usable(entry *ast.MappingValueNode, path string, first map[string]mark, valid string) bool {
 	key, at := entry.Key.GetToken().Value, place(entry)
 	before, again := first[key]
 	switch {
@@ -141,7 +141,7 @@ func (d *document) usable(entry *ast.MappingValueNode, path string, first map[st
 		d.note(path, at, refused)
 		return false
 	case again:
-		d.note(join(path, key), at, fmt.Sprintf("is there twice, first in line %d; keep one", before.line))
+		d.note(Join(path, key), at, fmt.Sprintf("is there twice, first in line %d; keep one", before.line))
 		return false
 	default:
 		return true
@@ -149,19 +149,19 @@ func (d *document) usable(entry *ast.MappingValueNode, path string, first map[st
 }
 
 // unknown refuses key, whose path is below, and returns what was probably meant, if anything.
-func (d *document) unknown(below string, at mark, key string, k *kind) (meant string) {
+func (d *Document) unknown(below string, at mark, key string, k *Kind) (meant string) {
 	var names, secrets []string
-	for _, r := range k.keys {
-		names = append(names, r.key)
-		if r.key == key+"File" || r.key == key+"Env" {
-			secrets = append(secrets, r.key)
+	for _, r := range k.Keys {
+		names = append(names, r.Key)
+		if r.Key == key+"File" || r.Key == key+"Env" {
+			secrets = append(secrets, r.Key)
 		}
-		if slices.Contains(r.kind.aliases, key) {
-			meant = r.key
+		if slices.Contains(r.Kind.Aliases, key) {
+			meant = r.Key
 		}
 	}
-	like, similar := closest(key, names)
-	of := elsewhere(key, fileKeys, "")
+	like, similar := Closest(key, names)
+	of := elsewhere(key, d.whole.Keys, "")
 	message := "is not a key here"
 	switch {
 	case len(secrets) > 0:
@@ -184,27 +184,27 @@ func (d *document) unknown(below string, at mark, key string, k *kind) (meant st
 const maxElsewhere = 3
 
 // elsewhere returns the paths of all mappings that have the key, of keys and below them; path is that of keys.
-func elsewhere(key string, keys []rule, path string) (of []string) {
+func elsewhere(key string, keys []Rule, path string) (of []string) {
 	for _, r := range keys {
-		below := join(path, r.key)
-		if r.key == key {
+		below := Join(path, r.Key)
+		if r.Key == key {
 			of = append(of, path)
 		}
-		k := &r.kind
-		if k.form == formList {
-			k, below = k.item, below+"[]"
+		k := &r.Kind
+		if k.Form == ListForm {
+			k, below = k.Item, below+"[]"
 		}
-		of = append(of, elsewhere(key, k.keys, below)...)
+		of = append(of, elsewhere(key, k.Keys, below)...)
 	}
 	return of
 }
 
 // asMeant reads what is below a key that is misspelt, so that its problems are told as well. A value without keys is
 // not reported as missing.
-func (d *document) asMeant(node ast.Node, path string, v reflect.Value, k *kind) {
+func (d *Document) asMeant(node ast.Node, path string, v reflect.Value, k *Kind) {
 	_, mapping := entriesOf(node)
 	_, list := node.(*ast.SequenceNode)
-	if mapping && k.form == formMapping || list && k.form == formList {
+	if mapping && k.Form == MappingForm || list && k.Form == ListForm {
 		d.value(node, path, v, k)
 		return
 	}
@@ -213,7 +213,7 @@ func (d *document) asMeant(node ast.Node, path string, v reflect.Value, k *kind)
 
 // texts fills v, a map of texts by names that only the reader of the map knows. Numbers, true and false are taken as
 // they are written, so that they need no quotes.
-func (d *document) texts(node ast.Node, path string, v reflect.Value, k *kind) {
+func (d *Document) texts(node ast.Node, path string, v reflect.Value, k *Kind) {
 	entries, ok := entriesOf(node)
 	if !ok {
 		d.not(node, path, k)
@@ -221,11 +221,11 @@ func (d *document) texts(node ast.Node, path string, v reflect.Value, k *kind) {
 	}
 	first, texts := map[string]mark{}, map[string]string{}
 	for _, entry := range entries {
-		if !d.usable(entry, path, first, k.write) {
+		if !d.usable(entry, path, first, k.Write) {
 			continue
 		}
 		key := entry.Key.GetToken().Value
-		below := join(path, key)
+		below := Join(path, key)
 		first[key] = place(entry)
 		d.marks[below] = first[key]
 		text, isText := textOf(entry.Value, true)
@@ -236,7 +236,7 @@ func (d *document) texts(node ast.Node, path string, v reflect.Value, k *kind) {
 		case refused != "":
 			d.add(below, refused)
 		case !isText:
-			d.not(entry.Value, below, &aText)
+			d.not(entry.Value, below, &Text)
 		default:
 			texts[key] = text
 		}
@@ -246,9 +246,9 @@ func (d *document) texts(node ast.Node, path string, v reflect.Value, k *kind) {
 
 var variablePattern = regexp.MustCompile(`^\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Z_][A-Z0-9_]*)$`)
 
-func (d *document) scalar(node ast.Node, path string, v reflect.Value, k *kind) {
-	text, ok := textOf(node, k.form == formNumber || k.form == formDuration || k.form == formSize)
-	if b, isBool := node.(*ast.BoolNode); k.form == formSwitch {
+func (d *Document) scalar(node ast.Node, path string, v reflect.Value, k *Kind) {
+	text, ok := textOf(node, k.Form == NumberForm || k.Form == DurationForm || k.Form == SizeForm)
+	if b, isBool := node.(*ast.BoolNode); k.Form == SwitchForm {
 		text, ok = strconv.FormatBool(isBool && b.Value), isBool
 	}
 	switch control := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }; {
@@ -256,7 +256,7 @@ func (d *document) scalar(node ast.Node, path string, v reflect.Value, k *kind) 
 		d.not(node, path, k)
 	case strings.ContainsFunc(text, control):
 		d.add(path, `holds a control character; within double quotes \ begins an escape, so write single quotes`)
-	case k.what != aVariable.what && variablePattern.MatchString(text): // it is not repeated, as it may be a secret
+	case (!k.Secret || k.Pattern == nil) && variablePattern.MatchString(text): // not repeated, it may be a secret
 		d.add(path, "is the name of an environment variable, and those are not replaced here; "+
 			"write the value, or have the file written with it")
 	default:
@@ -287,7 +287,7 @@ func set(v reflect.Value, text string) (err error) {
 		return target.UnmarshalText([]byte(text))
 	case *time.Duration:
 		if *target, err = time.ParseDuration(text); err != nil {
-			return errNot
+			return ErrNot
 		}
 		return nil
 	}
@@ -303,7 +303,7 @@ func set(v reflect.Value, text string) (err error) {
 	case reflect.Int:
 		n, atoiErr := strconv.Atoi(text)
 		if v.SetInt(int64(n)); atoiErr != nil {
-			return errNot
+			return ErrNot
 		}
 	default:
 		v.SetString(text)
@@ -312,26 +312,26 @@ func set(v reflect.Value, text string) (err error) {
 }
 
 // not says that node is not of kind k.
-func (d *document) not(node ast.Node, path string, k *kind) {
+func (d *Document) not(node ast.Node, path string, k *Kind) {
 	_, scalar := node.(ast.ScalarNode)
 	token, write := node.GetToken(), k.valid()
 	switch {
-	case k.form == formMapping: // a text is repeated only where it cannot be a secret
+	case k.Form == MappingForm: // a text is repeated only where it cannot be a secret
 		text, _ := textOf(node, false)
-		if r := find(k.keys, text); r != nil && r.kind.form == formMapping {
+		if r := find(k.Keys, text); r != nil && r.Kind.Form == MappingForm {
 			write = fmt.Sprintf("write %s: {%s: {}}", path[strings.LastIndexByte(path, '.')+1:], text)
-		} else if find(k.keys, "resource") != nil && new(ResourceName).UnmarshalText([]byte(text)) == nil {
-			write = "write - resource: " + text
+		} else if strings.HasSuffix(path, "]") {
+			write = "write - " + k.Keys[0].Key + ": ..., " + write
 		}
-	case k.form == formList:
+	case k.Form == ListForm:
 	case node.Type() == ast.NullType:
 		write = "give a value, or remove it"
-	case scalar && (write == "" || k.pattern != nil && token != nil && k.pattern.MatchString(token.Value)):
+	case scalar && (write == "" || k.Pattern != nil && token != nil && k.Pattern.MatchString(token.Value)):
 		write = "put it in quotes"
 	case write == "":
 		write = "write one value"
 	}
-	d.add(path, fmt.Sprintf("is %s, not %s; %s", describe(node), k.what, write))
+	d.add(path, fmt.Sprintf("is %s, not %s; %s", describe(node), k.What, write))
 }
 
 // describe names what node is, for "is …, not …". It shows numbers and words that YAML reads as something else, never a

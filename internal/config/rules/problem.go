@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package rules
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a configuration.
+// Problem is one thing that is wrong with a file.
 type Problem struct {
 	// File, Line and Column say where, from 1, columns in characters. Line is 0 where there is no place: the file
 	// cannot be read, or the configuration comes from arguments.
@@ -57,14 +57,14 @@ func (p Problems) sort() {
 	})
 }
 
-// closest returns the one of words that was probably meant by s, or nothing.
-func closest(s string, words []string) (string, bool) {
+// Closest returns the one of words that was probably meant by s, or nothing.
+func Closest(s string, words []string) (string, bool) {
 	best, distance := "", 1+min(max(len(s)-1, 0)/4, 2)
 	for _, w := range words {
 		if strings.EqualFold(w, s) {
 			return w, true
 		}
-		if d := editDistance(strings.ToLower(s), strings.ToLower(w)); d <= distance && (best == "" || d < distance) {
+		if d := EditDistance(strings.ToLower(s), strings.ToLower(w)); d <= distance && (best == "" || d < distance) {
 			best, distance = w, d
 		}
 	}
@@ -88,9 +88,9 @@ func shortened(s string, words []string) (found string) {
 	return found
 }
 
-// editDistance counts the insertions, removals and replacements of bytes, and exchanges of two that are beside each
+// EditDistance counts the insertions, removals and replacements of bytes, and exchanges of two that are beside each
 // other, that make b of a.
-func editDistance(a, b string) int {
+func EditDistance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return len(a) + len(b)
 	}
