@@ -21,56 +21,71 @@ const (
 	checkTries = 2
 )
 
-// checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is
-// older than that, or than what was published, the stream ends for good. The caller has a place.
-func (w *wire) checkServer(ctx context.Context, shown string) error {
-	if w.reached != nil {
-		shown = source.Later(shown, w.reached())
-	}
-	meta, err := w.client.ReadPage(ctx, w.stream, kube.PageQuery{Limit: 1, Placed: true},
-		func([]byte) error { return nil })
-	if err != nil {
-		return err
-	}
-	return w.checkVersion(shown, meta.ResourceVersion)
+// checker looks whether the API server's history is the one that was published.
+type checker struct {
+	*requests
+	*ending
+	history source.History
+	reached func() string
+	// broken counts the checks of objects in a row that the connection did not survive.
+	broken int
 }
 
-// checkAgain is checkServer, and looks at what was published, as it is known by now, and at what a watch has shown
-// last.
-func (w *wire) checkAgain(ctx context.Context, version string, shown source.Ident) error {
-	p, err := w.client.Place(ctx, w.stream)
+// check looks whether the API server's history is the one that was published: at its version, and at known, if not nil.
+func (c *checker) check(ctx context.Context, version string, known iter.Seq2[source.Ident, bool]) error {
+	p, err := c.client.Place(ctx, c.stream)
 	if err != nil {
 		return err
 	}
 	defer p.Leave()
-	if err := w.checkServer(ctx, version); err != nil {
+	if err := c.checkServer(ctx, version); err != nil || known == nil {
+		return err
+	}
+	return c.checkObjects(ctx, p, newest(version, known))
+}
+
+// checkServer asks the API server for its version, before a watch from one that it has shown earlier. If its own is
+// older than that, or than what was published, the stream ends for good. The caller has a place.
+func (c *checker) checkServer(ctx context.Context, shown string) error {
+	if c.reached != nil {
+		shown = source.Later(shown, c.reached())
+	}
+	meta, err := c.client.ReadPage(ctx, c.stream, kube.PageQuery{Limit: 1, Placed: true},
+		func([]byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	return c.checkVersion(shown, meta.ResourceVersion)
+}
+
+// checkAgain is checkServer, and looks at what was published, as it is known by now, and at what a watch has shown
+// last.
+func (c *checker) checkAgain(ctx context.Context, version string, shown source.Ident) error {
+	p, err := c.client.Place(ctx, c.stream)
+	if err != nil {
+		return err
+	}
+	defer p.Leave()
+	if err := c.checkServer(ctx, version); err != nil {
 		return err
 	}
 	var witnesses []witness
 	if _, ok := source.Number(shown.ResourceVersion); ok {
 		witnesses = append(witnesses, witness{shown, shown.ResourceVersion})
 	}
-	if position, known, ok := w.history.Resume(); ok {
+	if position, known, ok := c.history.Resume(); ok {
 		witnesses = append(witnesses, newest(position, known)...)
 	}
-	return w.checkObjects(ctx, p, witnesses)
+	return c.checkObjects(ctx, p, witnesses)
 }
 
 // checkVersion ends the stream for good where the API server went back from the version that it has shown. Versions
 // that are not numbers have no order.
-func (w *wire) checkVersion(shown, now string) error {
+func (c *checker) checkVersion(shown, now string) error {
 	if order, err := resourceversion.CompareResourceVersion(now, shown); err != nil || order >= 0 {
 		return nil
 	}
-	return w.refuse(&source.RewoundError{Stream: w.stream.Name(), Position: shown, Server: now})
-}
-
-// refuse ends the stream for good. Nothing that was admitted may be on its way: it would be lost, and its ticket never
-// settled.
-func (w *wire) refuse(err error) error {
-	w.refused = err
-	w.cancel()
-	return err
+	return c.refuse(&source.RewoundError{Stream: c.stream.Name(), Position: shown, Server: now})
 }
 
 // checkObjects reads objects as they were. An etcd that was restored and has passed those versions since
@@ -79,16 +94,16 @@ func (w *wire) refuse(err error) error {
 //
 // The error is ctx's, or says that the connection broke: the API server may be another one since, and all has to be
 // asked again. If that happens again and again, it is because of what is asked.
-func (w *wire) checkObjects(ctx context.Context, p *kube.Place, witnesses []witness) error {
-	broken := w.broken
-	w.broken = 0
+func (c *checker) checkObjects(ctx context.Context, p *kube.Place, witnesses []witness) error {
+	broken := c.broken
+	c.broken = 0
 	if broken >= checkTries {
 		return nil
 	}
 	timed, cancel := context.WithTimeout(ctx, p.Time(checkTime))
 	defer cancel()
 	for _, object := range witnesses {
-		err := w.checkObject(timed, object)
+		err := c.checkObject(timed, object)
 		switch {
 		case err == nil:
 			p.Answer()
@@ -98,7 +113,7 @@ func (w *wire) checkObjects(ctx context.Context, p *kube.Place, witnesses []witn
 			p.Hang()
 			return nil
 		case !kube.Answered(err):
-			w.broken = broken + 1
+			c.broken = broken + 1
 			return err
 		}
 	}
@@ -137,39 +152,21 @@ func newest(position string, known iter.Seq2[source.Ident, bool]) []witness {
 	return all
 }
 
-func (w *wire) checkObject(ctx context.Context, object witness) error {
+func (c *checker) checkObject(ctx context.Context, object witness) error {
 	id, at := object.Ident, object.at
-	found, there, err := w.stateAt(ctx, id, at)
+	found, there, err := c.stateAt(ctx, id, at)
 	if err == nil && there && found.UID == id.UID && source.Later(id.ResourceVersion,
 		found.ResourceVersion) != id.ResourceVersion {
 		// That may be a change which was folded into a later one, and not published yet. What was published is beyond
 		// doubt.
 		at = id.ResourceVersion
-		found, there, err = w.stateAt(ctx, id, at)
+		found, there, err = c.stateAt(ctx, id, at)
 	}
 	if err != nil || there && found.UID == id.UID && found.ResourceVersion == id.ResourceVersion {
 		return err
 	}
-	return w.refuse(&source.RewoundError{
-		Stream: w.stream.Name(), Object: id.Key(), Position: id.ResourceVersion, At: at,
+	return c.refuse(&source.RewoundError{
+		Stream: c.stream.Name(), Object: id.Key(), Position: id.ResourceVersion, At: at,
 		Server: found.ResourceVersion, Replaced: there && found.UID != id.UID,
 	})
-}
-
-// stateAt reads an object as it was at a version. The error is answered where the API server does not tell: the version
-// may be gone, and not every API server knows such requests.
-func (w *wire) stateAt(
-	ctx context.Context, id source.Ident, version string,
-) (found source.Ident, there bool, err error) {
-	tries := 0
-	giveUp := func(err error) bool {
-		tries++
-		return tries >= checkTries || kube.Unanswerable(err) || !kube.Answered(err)
-	}
-	err = w.retried(ctx, giveUp, func() (err error) {
-		q := kube.PageQuery{Exact: version, Identities: true, Placed: true}
-		found, _, there, err = kube.ReadState(ctx, w.client, w.stream, id, q)
-		return err
-	})
-	return found, there, err
 }

@@ -38,14 +38,23 @@ func (c *ownConnection) Since() time.Time { return c.opened }
 
 func (c *ownConnection) Close() { _ = c.body.Close() }
 
+// connector opens the watches of a stream.
+type connector struct {
+	*requests
+	// membership is nil where watches are not shared. Reserved is a place in a shared watch for the first connection of
+	// the first watch, if there is one.
+	membership *sharing.Membership
+	reserved   *sharing.Follower
+}
+
 // open opens a watch for everything after version, and calls check before anything of it can be read. The error may be
 // that of check. A reader takes its place in a shared watch before that, as those who come later may find none.
-func (w *wire) open(
+func (c *connector) open(
 	conn context.Context, version string, timeout time.Duration, check func() error,
 ) (connection, error) {
-	f := w.reserved
-	if w.reserved = nil; f == nil {
-		f = w.membership.Attach(version, true)
+	f := c.reserved
+	if c.reserved = nil; f == nil {
+		f = c.membership.Attach(version, true)
 	}
 	if f != nil {
 		err := check() // before the answer, which may be that history was forgotten: another one is not listed
@@ -62,7 +71,7 @@ func (w *wire) open(
 	if err := check(); err != nil {
 		return nil, err
 	}
-	body, err := w.client.Watch(conn, w.stream, version, timeout)
+	body, err := c.client.Watch(conn, c.stream, version, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -70,21 +79,21 @@ func (w *wire) open(
 }
 
 // reserve takes the place that a reader is to have in a shared watch, before the check that precedes its first watch.
-func (w *wire) reserve(version string) { w.reserved = w.membership.Attach(version, true) }
+func (c *connector) reserve(version string) { c.reserved = c.membership.Attach(version, true) }
 
 // unreserve gives up the place that was reserved and not used.
-func (w *wire) unreserve() {
-	if w.reserved != nil {
-		w.reserved.Close()
-		w.reserved = nil
+func (c *connector) unreserve() {
+	if c.reserved != nil {
+		c.reserved.Close()
+		c.reserved = nil
 	}
 }
 
 // share returns the shared watch from behind version on, for a reader with a watch of its own that can change over;
 // else nil.
-func (w *wire) share(c connection, version string, bookmark bool) *sharing.Follower {
-	if _, own := c.(*ownConnection); !own {
+func (c *connector) share(open connection, version string, bookmark bool) *sharing.Follower {
+	if _, own := open.(*ownConnection); !own {
 		return nil
 	}
-	return w.membership.Rejoin(version, bookmark)
+	return c.membership.Rejoin(version, bookmark)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
-	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
 
 // list streams every object to the feed and returns stubs of them. The error is ctx's, a [source.RewoundError], or one
@@ -56,61 +55,6 @@ func (w *wire) startList(ctx context.Context, version string) error {
 	err := w.note(ctx, start)
 	w.gap.announced()
 	return err
-}
-
-// firstPage reads the version at which a list begins, and what the API server sends with it: one object, or everything
-// where it knows no pages. Exact is the version to list at, or empty for a consistent list; then only the former gives
-// up.
-func (w *wire) firstPage(ctx context.Context, exact string) (meta rawjson.ListMeta, items [][]byte, err error) {
-	giveUp := kube.Expired
-	if exact != "" {
-		giveUp = new(kube.Patience).Spent
-	}
-	err = w.retried(ctx, giveUp, func() (err error) {
-		meta, items, err = w.client.ReadFirst(ctx, w.stream, kube.PageQuery{Exact: exact})
-		return err
-	})
-	return meta, items, err
-}
-
-// page reads a page of a list. Items that were passed on before it broke off are not passed on again: a list has one
-// order and one version.
-func (w *wire) page(
-	ctx context.Context, q kube.PageQuery, giveUp func(error) bool, item func(raw []byte) error,
-) (meta rawjson.ListMeta, err error) {
-	passed := 0
-	err = w.retried(ctx, giveUp, func() (err error) {
-		seen := 0
-		meta, err = w.client.ReadPage(ctx, w.stream, q, func(raw []byte) error {
-			if seen++; seen <= passed {
-				return nil
-			}
-			if err := item(raw); err != nil {
-				return err
-			}
-			passed = seen
-			return nil
-		})
-		return err
-	})
-	if err == nil {
-		w.observer.State(source.Listing, nil)
-	}
-	return meta, err
-}
-
-// retried repeats a request until it succeeds, is given up, or ctx ends.
-func (w *wire) retried(ctx context.Context, giveUp func(error) bool, request func() error) error {
-	var retry kube.Backoff
-	for {
-		err := request()
-		if err == nil || giveUp(err) {
-			return err
-		}
-		if err := w.wait(ctx, &retry, err); err != nil {
-			return err
-		}
-	}
 }
 
 // item passes one object of a list to the feed, and keeps its identity.

@@ -61,11 +61,7 @@ type Owed struct {
 func (r *Reader) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &wire{
-		client: r.Client, stream: r.Stream, feed: r.Feed, history: r.History, observer: r.Observer,
-		recovery: r.Recovery, reached: r.Reached, again: r.Again, owed: r.Owed, end: r.End, listing: make(chan struct{}, 1),
-		cancel: cancel,
-	}
+	w := r.wire(cancel)
 	if r.Watches != nil {
 		w.membership = r.Watches.Enter(r.Stream, r.Observer)
 		defer w.membership.Leave()
@@ -82,6 +78,18 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 	informer.RunWithContext(ctx)
 	return w.finish()
+}
+
+// wire returns what the informer reads from; cancel ends it.
+func (r *Reader) wire(cancel context.CancelFunc) *wire {
+	requests := &requests{client: r.Client, stream: r.Stream, observer: r.Observer}
+	ending := &ending{end: r.End, cancel: cancel}
+	return &wire{
+		requests: requests, ending: ending,
+		checker:   checker{requests: requests, ending: ending, history: r.History, reached: r.Reached},
+		connector: connector{requests: requests},
+		feed:      r.Feed, recovery: r.Recovery, again: r.Again, owed: r.Owed, listing: make(chan struct{}, 1),
+	}
 }
 
 // handler passes on what came by a watch. What a list put into the cache has been delivered by the list itself:

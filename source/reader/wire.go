@@ -14,7 +14,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
-	"github.com/kube-eventbridge/kube-eventbridge/source/sharing"
 )
 
 // wire is the reflector's view of the API server: the first list comes from the history where that is possible, later
@@ -22,20 +21,14 @@ import (
 //
 // The reflector lists and watches in turns, never both at a time; so the fields below need no lock.
 type wire struct {
-	client   *kube.Client
-	stream   source.Stream
+	*requests
+	*ending
+	checker
+	connector
 	feed     source.Feed
-	history  source.History
-	observer source.Observer
 	recovery Recovery
-	reached  func() string
 	again    <-chan source.Why
-	// membership is nil where watches are not shared. Reserved is a place in a shared watch for the first connection of
-	// the first watch, if there is one.
-	membership *sharing.Membership
-	reserved   *sharing.Follower
-	owed       Owed
-	end        <-chan struct{}
+	owed     Owed
 
 	inside occupancy
 	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.
@@ -46,11 +39,6 @@ type wire struct {
 	gap gap
 	// chased counts the lists at old versions in a row from which no watch could go on.
 	chased int
-	// broken counts the checks of objects in a row that the connection did not survive.
-	broken int
-	// refused is why the stream was ended for good; cancel ends it.
-	refused error
-	cancel  context.CancelFunc
 }
 
 // IsWatchListSemanticsUnSupported keeps the reflector from replacing List by a watch that sends initial events,
@@ -105,35 +93,6 @@ func (w *wire) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runti
 	}
 }
 
-// untilEnd returns a context that ends with ctx, and when the stream is to end.
-func (w *wire) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	if w.end == nil {
-		return ctx, cancel
-	}
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		select {
-		case <-w.end:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() {
-		cancel()
-		waiting.Wait()
-	}
-}
-
-func (w *wire) ended() bool {
-	select {
-	case <-w.end:
-		return true
-	default:
-		return false
-	}
-}
-
 // known returns stubs of what the history knows, where a watch can go on from there, else of a list.
 func (w *wire) known(ctx context.Context) (*stubs, error) {
 	if w.at == "" {
@@ -161,19 +120,6 @@ func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq2[sou
 	w.at, w.gap = version, gap{why: w.owed.Why, oldest: source.Later(version, w.owed.Version), asked: w.owed.Announced}
 	w.owed = Owed{}
 	return w.list(ctx)
-}
-
-// check looks whether the API server's history is the one that was published: at its version, and at known, if not nil.
-func (w *wire) check(ctx context.Context, version string, known iter.Seq2[source.Ident, bool]) error {
-	p, err := w.client.Place(ctx, w.stream)
-	if err != nil {
-		return err
-	}
-	defer p.Leave()
-	if err := w.checkServer(ctx, version); err != nil || known == nil {
-		return err
-	}
-	return w.checkObjects(ctx, p, newest(version, known))
 }
 
 func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[source.Ident, bool]) (*stubs, error) {
@@ -205,16 +151,6 @@ func (w *wire) note(ctx context.Context, p source.Progress) error {
 		return err
 	}
 	return w.refuse(err)
-}
-
-// wait tells why a request is repeated, and waits until it may be. The error is ctx's.
-func (w *wire) wait(ctx context.Context, retry *kube.Backoff, cause error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	w.observer.State(source.Waiting, cause)
-	w.observer.Restarted(restartReason(cause))
-	return retry.Wait(ctx, cause)
 }
 
 // finish waits for a list that is still being read although its context has ended, and returns why the stream must not
