@@ -88,6 +88,7 @@ func (p *Pipeline) begin(to sink.Sink, restart func()) *session {
 	s := newSession(&p.cfg, to)
 	s.term, s.epochs, s.incidents, s.planned, s.asked, s.restart = &p.term, &p.epochs, &p.incidents, &p.planned, p.next,
 		restart
+	s.delivery.Term, s.delivery.Epochs, s.delivery.Incidents = s.term, s.epochs, s.incidents
 	s.budget.SetLimit(p.buffer)
 	clear(s.unbegun)
 	for _, spec := range s.asked {
@@ -161,7 +162,7 @@ func (r *reconciler) overdue(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	r.log.Warn("not everything was acknowledged of what is not read any more; the rest follows from the checkpoint",
-		"objects", r.session.inFlight.Count())
+		"objects", r.session.delivery.InFlight.Count())
 	return errRespecified
 }
 
@@ -239,7 +240,7 @@ func (p *session) respecify(specs []*StreamSpec) (gone, come []*StreamSpec) {
 func (p *session) uncount(next []*StreamSpec) {
 	for _, s := range p.opened() {
 		if !slices.Contains(next, s.spec) {
-			s.metrics.Drop()
+			s.account.Metrics.Drop()
 		}
 	}
 }

@@ -28,9 +28,12 @@ const (
 	auditRetry = time.Hour
 )
 
+// auditor compares what exists with what the log has of a stream.
+type auditor struct{ *stream }
+
 // audits compares what exists with what the log has, once in each interval, until ctx ends. If they differ, the stream
 // is made to list again. An interval of 0 is never.
-func (s *stream) audits(ctx context.Context, every time.Duration) {
+func (s *auditor) audits(ctx context.Context, every time.Duration) {
 	if every <= 0 {
 		return
 	}
@@ -50,21 +53,21 @@ func (s *stream) audits(ctx context.Context, every time.Duration) {
 			continue
 		}
 		wait = every
-		s.metrics.Audits.Inc()
+		s.account.Metrics.Audits.Inc()
 		if len(differing) == 0 {
 			continue
 		}
-		s.metrics.Differences.Add(float64(len(differing)))
-		s.distrust()
+		s.account.Metrics.Differences.Add(float64(len(differing)))
+		s.epochs.distrust()
 		log.Error("audit: the log is not what exists; the stream is listed again", "objects", len(differing), "such as",
 			first(differing))
-		s.askForList(source.Why{Cause: source.CauseAudit, Message: fmt.Sprintf(
+		s.epochs.askForList(source.Why{Cause: source.CauseAudit, Message: fmt.Sprintf(
 			"an audit found objects that differ: %d, such as %s", len(differing), first(differing))})
 	}
 }
 
 // askForList asks for a list, unless one is owed or asked for: that sees all that this one would.
-func (s *stream) askForList(why source.Why) {
+func (s *epochs) askForList(why source.Why) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.saved.Owes.List != sequence.Nothing {
@@ -79,7 +82,7 @@ func (s *stream) askForList(why source.Why) {
 // untilAudit returns how long it is from now until the stream's next audit. The audits of a stream are at the same
 // times, whatever process asks: a process that is restarted more often than the interval audits too. Those of different
 // streams are at different times, so that their lists do not reach the API server together.
-func (s *stream) untilAudit(now time.Time, every time.Duration) time.Duration {
+func (s *auditor) untilAudit(now time.Time, every time.Duration) time.Duration {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s.session.name + "\x00" + s.name + "\x00audit"))
 	shift := int64(h.Sum64() % uint64(every))
@@ -87,7 +90,7 @@ func (s *stream) untilAudit(now time.Time, every time.Duration) time.Duration {
 }
 
 // distrust says that the log lacks something that is older than the position.
-func (s *stream) distrust() {
+func (s *epochs) distrust() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.distrusted = true
@@ -98,9 +101,9 @@ func first(keys []string) string { return strings.Join(keys[:min(len(keys), audi
 // audit returns the objects of which the log has another state than exists. An object whose changes are on their way is
 // none: at a position everything up to it is settled, so what is not newer must be the same. It is not done where there
 // was nothing to compare with.
-func (s *stream) audit(ctx context.Context) (differing []string, done bool, err error) {
+func (s *auditor) audit(ctx context.Context) (differing []string, done bool, err error) {
 	position := s.safe()
-	if position == "" || !s.status.watching() || s.replaying() {
+	if position == "" || !s.status.watching() || s.epochs.replaying() {
 		return nil, false, nil
 	}
 	differing, err = s.suspects(ctx, position)
@@ -117,7 +120,7 @@ func (s *stream) audit(ctx context.Context) (differing []string, done bool, err 
 }
 
 // suspects compares all objects, as they were at position, with the ledger as it is while they are read.
-func (s *stream) suspects(ctx context.Context, position string) (differing []string, err error) {
+func (s *auditor) suspects(ctx context.Context, position string) (differing []string, err error) {
 	seen := map[string]struct{}{}
 	err = kube.Audit(ctx, s.session.cfg.Client, s.Stream, position, func(id source.Ident, raw []byte) error {
 		key := id.Key()
@@ -139,7 +142,7 @@ func (s *stream) suspects(ctx context.Context, position string) (differing []str
 }
 
 // lookAgain returns those of the objects that differ now, too.
-func (s *stream) lookAgain(ctx context.Context, keys []string) (differing []string, err error) {
+func (s *auditor) lookAgain(ctx context.Context, keys []string) (differing []string, err error) {
 	for _, key := range keys {
 		position := s.safe()
 		if position == "" {
@@ -163,12 +166,12 @@ func (s *stream) lookAgain(ctx context.Context, keys []string) (differing []stri
 
 // agrees reports whether what is known of an object can be true if it was so at position, and written then; exists is
 // nil if there was no such object.
-func (s *stream) agrees(key string, exists *source.Ident, written int64, position string) bool {
+func (s *auditor) agrees(key string, exists *source.Ident, written int64, position string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, ok := s.known(key)
 	switch {
-	case s.refused.Has(key) && ledger.Numeric(position) != 0 || ok && ledger.After(row.ResourceVersion, position):
+	case s.refusals.refused.Has(key) && ledger.Numeric(position) != 0 || ok && ledger.After(row.ResourceVersion, position):
 		return true
 	case exists == nil:
 		return !ok || row.Deleted

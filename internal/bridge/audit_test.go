@@ -44,7 +44,7 @@ func TestAudit_finds_a_state_of_another_history(t *testing.T) {
 	s.ledger.Put("default/a", row)
 	for written, agrees := range map[int64]bool{1000: true, 0: true, 1001: false} {
 		id := ident("default/a", &row)
-		assert.Equal(t, agrees, s.agrees("default/a", &id, written, "10"), "written at %d", written)
+		assert.Equal(t, agrees, s.auditor.agrees("default/a", &id, written, "10"), "written at %d", written)
 	}
 }
 
@@ -71,13 +71,13 @@ func TestAudit_asks_for_no_second_list(t *testing.T) {
 	_, _, s := startNew(t, nil)
 	snapshot(t, s, "10", "a u1 5")
 	why := source.Why{Cause: source.CauseAudit, Message: "objects differ"}
-	s.askForList(why)
-	s.askForList(why)
-	require.Len(t, s.again, 1)
+	s.epochs.askForList(why)
+	s.epochs.askForList(why)
+	require.Len(t, s.epochs.again, 1)
 	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Cause: source.CauseExpired}})
-	require.Empty(t, s.again, "the list that has begun is asked for")
-	s.askForList(why)
-	require.Empty(t, s.again, "another list is asked for")
+	require.Empty(t, s.epochs.again, "the list that has begun is asked for")
+	s.epochs.askForList(why)
+	require.Empty(t, s.epochs.again, "another list is asked for")
 }
 
 func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
@@ -98,15 +98,15 @@ func TestAudit_times_are_the_same_for_all_processes_and_spread_over_streams(t *t
 	const every = 24 * time.Hour
 	_, _, s := startNew(t, nil)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	wait := s.untilAudit(now, every)
+	wait := s.auditor.untilAudit(now, every)
 	require.True(t, wait > 0 && wait <= every, "the first audit is in %v", wait)
-	later := s.untilAudit(now.Add(time.Nanosecond), every)
+	later := s.auditor.untilAudit(now.Add(time.Nanosecond), every)
 	assert.Equal(t, wait-time.Nanosecond, later, "another process audits at another time")
-	assert.Equal(t, every, s.untilAudit(now.Add(wait), every), "two audits are not one interval apart")
+	assert.Equal(t, every, s.auditor.untilAudit(now.Add(wait), every), "two audits are not one interval apart")
 	times := map[time.Duration]bool{}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		s.name = name
-		times[s.untilAudit(now, every).Truncate(time.Minute)] = true
+		times[s.auditor.untilAudit(now, every).Truncate(time.Minute)] = true
 	}
 	assert.Len(t, times, 4, "streams are audited together")
 }
@@ -118,15 +118,15 @@ func TestState_a_failure_is_over_whatever_session_it_began_in(t *testing.T) {
 	s := r.stream(spec)
 	s.status.State(source.Waiting, errors.New("away"))
 	next := newSession(&r.pipeline.cfg, newFakeLog())
-	defer next.queue.ShutDown()
+	defer next.delivery.ShutDown()
 	next.state, next.incidents = r.state, r.incidents
 	s = must.Get(next.open(spec, source.Stream{Resource: configMaps}))(t)
 	s.status.State(source.Listing, nil)
-	assert.True(t, s.incidents.Past().Cleared.IsZero(), "the failure is over before the stream watches")
+	assert.True(t, s.account.Incidents.Past().Cleared.IsZero(), "the failure is over before the stream watches")
 	s.status.State(source.Watching, nil)
-	past := s.incidents.Past()
+	past := s.account.Incidents.Past()
 	require.Error(t, past.Failure.Err, "the stream watches, and its past is %+v", past)
 	require.False(t, past.Cleared.IsZero(), "the stream watches, and its past is %+v", past)
 	s.status.State(source.Watching, nil)
-	assert.Equal(t, past.Cleared, s.incidents.Past().Cleared, "the failure is over twice")
+	assert.Equal(t, past.Cleared, s.account.Incidents.Past().Cleared, "the failure is over twice")
 }

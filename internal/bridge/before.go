@@ -8,6 +8,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -20,72 +21,81 @@ import (
 // hundred thousand objects by then, and events are late meanwhile.
 const primeTime = 20 * time.Second
 
+// previousStates is what was before a change.
+type previousStates struct {
+	*stream
+	// cache has the previous states; nil where nothing needs them.
+	cache *previous.Objects
+}
+
 // see takes the object of an attempt over as what was seen last, once the attempt has ended.
-func (s *stream) see(a *attempt) {
-	if s.olds != nil && s.olds.KeepsObjects && a.state == nil && a.delta.Body != nil && a.delta.Op != source.Deleted {
-		a.state = s.olds.Pack(a.delta.Body.Bytes())
+func (s *previousStates) see(a *delivery.Attempt) {
+	if s.cache != nil && s.cache.KeepsObjects && a.State == nil && a.Delta.Body != nil && a.Delta.Op != source.Deleted {
+		a.State = s.cache.Pack(a.Delta.Body.Bytes())
 	}
 }
 
 // stateBefore returns what finds out how the object of an attempt was before, and what is to be called when that is
 // needed no more; nil where that is not kept. What is published again is published whatever was before.
-func (s *stream) stateBefore(key string, a *attempt, row checkpoint.Row) (find func() []byte, done func()) {
-	if s.olds == nil || !s.olds.KeepsObjects {
+func (s *previousStates) stateBefore(
+	key string, a *delivery.Attempt, row checkpoint.Row,
+) (find func() []byte, done func()) {
+	if s.cache == nil || !s.cache.KeepsObjects {
 		return nil, func() {}
 	}
-	r := s.olds.Scratch()
+	r := s.cache.Scratch()
 	find = func() []byte {
-		if a.unknown = a.delta.Again != 0 || !s.compares(&row); a.unknown {
+		if a.Unknown = a.Delta.Again != 0 || !s.compares(&row); a.Unknown {
 			return nil
 		}
-		b := s.olds.Before(key, row, r.Old)
-		if a.unknown = b == nil; a.unknown {
+		b := s.cache.Before(key, row, r.Old)
+		if a.Unknown = b == nil; a.Unknown {
 			s.missed(a)
 			return nil
 		}
 		r.Old = b
 		return b
 	}
-	return find, func() { s.olds.Return(r) }
+	return find, func() { s.cache.Return(r) }
 }
 
 // missed counts an attempt that needed a previous state which is not known.
-func (s *stream) missed(a *attempt) {
-	if !a.missed {
-		a.missed = true
-		s.metrics.UnknownOlds.Inc()
+func (s *previousStates) missed(a *delivery.Attempt) {
+	if !a.Missed {
+		a.Missed = true
+		s.account.Metrics.UnknownOlds.Inc()
 	}
 }
 
 // encodeFrom is Encoder.ChangeFrom with what the log has. What the log turned out to have is not known, and an event
 // that is published again, or is the first of an epoch, may be for a consumer that has nothing: these are whole.
-func (s *stream) encodeFrom(o *object, row checkpoint.Row) error {
-	a, k := &o.attempt, s.olds
-	d := &a.delta
+func (s *previousStates) encodeFrom(o *delivery.Object, row checkpoint.Row) error {
+	a, k := &o.Attempt, s.cache
+	d := &a.Delta
 	r := k.Scratch()
 	defer k.Return(r)
 	var was encode.Old
-	if d.Op != source.Added && a.conflicts == 0 && s.continues(&d.Change, &row) && !a.alone {
-		if was = k.Logged(o.key, row, r.Old); was.Data != nil {
+	if d.Op != source.Added && a.Conflicts == 0 && s.continues(&d.Change, &row) && !a.Alone {
+		if was = k.Logged(o.Key, row, r.Old); was.Data != nil {
 			r.Old = was.Data
 		} else if d.Op == source.Updated {
 			s.missed(a)
 		}
 	}
-	a.based = was.Data != nil
-	data, err := s.encoder.ChangeFrom(a.message, &d.Change, was, r.Data)
+	a.Based = was.Data != nil
+	data, err := s.encoder.ChangeFrom(a.Message, &d.Change, was, r.Data)
 	if err != nil {
 		return err
 	}
 	r.Data = data
 	if d.Op != source.Deleted {
-		a.data, a.form = k.Pack(data), s.encoder.Form(data)
+		a.Data, a.Form = k.Pack(data), s.encoder.Form(data)
 	}
 	return nil
 }
 
 // continues reports whether a change may be told as what differs from the row's state.
-func (s *stream) continues(c *source.Change, row *checkpoint.Row) bool {
+func (s *previousStates) continues(c *source.Change, row *checkpoint.Row) bool {
 	last := row.Last()
 	if c.Op == source.Deleted { // it tells the state before, and consumers need not have that
 		return c.Again == 0 && s.compares(row) && !row.Behind && !row.Rejected
@@ -96,8 +106,8 @@ func (s *stream) continues(c *source.Change, row *checkpoint.Row) bool {
 
 // separable reports whether an event that is too large has the object twice, so that it may not be too large without
 // what was before.
-func (s *stream) separable(a *attempt, err error) bool {
-	return a.based && !a.alone && a.rejected == nil && a.whole == nil && s.spec.Encoding.Payload == encode.Change &&
+func (s *previousStates) separable(a *delivery.Attempt, err error) bool {
+	return a.Based && !a.Alone && a.Rejected == nil && a.Whole == nil && s.spec.Encoding.Payload == encode.Change &&
 		sink.IsTooLarge(err)
 }
 
@@ -107,8 +117,8 @@ func (s *stream) separable(a *attempt, err error) bool {
 // What is published again is no base: it has the version of an event that consumers have already, perhaps with other
 // data, and they pass over it. Nor is an event in another partition than what it was made from: who reads that
 // partition alone needs a whole object there.
-func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
-	k, d := s.olds, &a.delta
+func (s *previousStates) keep(key string, a *delivery.Attempt, place *checkpoint.Row) {
+	k, d := s.cache, &a.Delta
 	if k == nil {
 		return
 	}
@@ -121,18 +131,18 @@ func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
 		o = previous.State{UID: d.UID}
 	}
 	if k.KeepsObjects {
-		o.Object, o.Seen = a.state, d.ResourceVersion
+		o.Object, o.Seen = a.State, d.ResourceVersion
 	}
-	if !a.acknowledged && place.UID == d.UID && place.ResourceVersion == d.ResourceVersion {
-		d.form = place.Form // it is the state that the row had
+	if !a.Acknowledged && place.UID == d.UID && place.ResourceVersion == d.ResourceVersion {
+		d.Form = place.Form // it is the state that the row had
 	}
-	if a.acknowledged {
-		moved := a.based && place.Partition != o.Partition
+	if a.Acknowledged {
+		moved := a.Based && place.Partition != o.Partition
 		o.Data = nil
 		// The event that the broker had already may have been encoded otherwise.
-		if k.KeepsData && place.Fresh && a.rejected == nil && a.whole == nil && d.Again == 0 && !moved {
-			d.form = a.form
-			o.Data, o.Version, o.Sequence, o.Partition = a.data, d.ResourceVersion, place.Sequence, place.Partition
+		if k.KeepsData && place.Fresh && a.Rejected == nil && a.Whole == nil && d.Again == 0 && !moved {
+			d.Form = a.Form
+			o.Data, o.Version, o.Sequence, o.Partition = a.Data, d.ResourceVersion, place.Sequence, place.Partition
 		}
 	}
 	k.Put(key, o)
@@ -140,16 +150,16 @@ func (s *stream) keep(key string, a *attempt, place *checkpoint.Row) {
 
 // prime finds out what was before the process began, of what is still so at the API server and told in time; of other
 // objects it is not known. The error is ctx's.
-func (s *stream) prime(ctx context.Context) error {
+func (s *previousStates) prime(ctx context.Context) error {
 	at := s.primeAt()
-	if s.olds == nil || at == "" {
+	if s.cache == nil || at == "" {
 		return nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.session.primeTime)
 	defer cancel()
 	began := time.Now()
 	err := kube.ObjectsAt(bounded, s.session.cfg.Client, s.Stream, at, s.primeObject)
-	objects, _ := s.olds.Total()
+	objects, _ := s.cache.Total()
 	log := s.session.log.With("stream", s.name, "objects", objects, "of", s.ledger.Len())
 	switch {
 	case ctx.Err() != nil:
@@ -165,11 +175,11 @@ func (s *stream) prime(ctx context.Context) error {
 
 // primeAt returns the version at which most objects are as the rows have them: the position's, or a newer one's that
 // the log has. It is empty where nothing is to be resumed.
-func (s *stream) primeAt() string {
+func (s *previousStates) primeAt() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.position()
-	if s.olds == nil || at == "" || s.saved.Owes.List >= sequence.Reselect {
+	if s.cache == nil || at == "" || s.saved.Owes.List >= sequence.Reselect {
 		return ""
 	}
 	for _, row := range s.ledger.All() {
@@ -182,25 +192,25 @@ func (s *stream) primeAt() string {
 
 // primeObject keeps an object that is as its row has it. Of its data the row's form has the last word: an API server of
 // another version, or with another schema, serves another object at the same version.
-func (s *stream) primeObject(id source.Ident, body *source.Body) error {
+func (s *previousStates) primeObject(id source.Ident, body *source.Body) error {
 	key := id.Key()
 	row, ok := s.ledger.Get(key)
 	o := previous.State{UID: id.UID}
 	if !ok || !o.Alive(row) || row.ResourceVersion != id.ResourceVersion {
 		return nil
 	}
-	if s.olds.KeepsObjects {
-		o.Object, o.Seen = s.olds.Pack(body.Bytes()), id.ResourceVersion
+	if s.cache.KeepsObjects {
+		o.Object, o.Seen = s.cache.Pack(body.Bytes()), id.ResourceVersion
 	}
-	if s.olds.KeepsData && row.Form != 0 {
+	if s.cache.KeepsData && row.Form != 0 {
 		data, err := s.encoder.Data(&source.Change{Op: source.Updated, Ident: id, Body: body})
 		if err == nil && s.encoder.Form(data) == row.Form {
-			o.Data, o.Version, o.Sequence, o.Partition = s.olds.Pack(data), id.ResourceVersion, row.Sequence,
+			o.Data, o.Version, o.Sequence, o.Partition = s.cache.Pack(data), id.ResourceVersion, row.Sequence,
 				row.Partition
 		}
 	}
 	if o.Data != nil || o.Object != nil {
-		s.olds.Put(key, o)
+		s.cache.Put(key, o)
 	}
 	return nil
 }

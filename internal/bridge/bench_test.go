@@ -52,8 +52,8 @@ func BenchmarkPipeline(b *testing.B) {
 				Name: "test", Store: swiftStore{}, Buffer: 1 << 20,
 				Metrics: health.NewMetrics(prometheus.NewRegistry()),
 			}).cfg, to)
-			defer p.queue.ShutDown()
-			p.publisher, p.state = to, &checkpoint.State{}
+			defer p.delivery.ShutDown()
+			p.delivery.Publisher, p.state = to, &checkpoint.State{}
 			s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
 				source.Stream{Resource: configMaps})
 			require.NoError(b, err)
@@ -78,13 +78,12 @@ func BenchmarkPipeline(b *testing.B) {
 					Op: source.Updated, Ident: id, Body: source.NewBody(body), Reason: source.ReasonWatch, Seen: time.Now(),
 					Ticket: ticket, Size: len(body),
 				})
-				o, _ := p.queue.Get()
-				p.publish(ctx, o)
+				p.delivery.Next(ctx)
 				if version%40_000 == 0 {
 					require.NoError(b, p.commit(ctx))
 				}
 			}
-			require.Equal(b, 0, p.inFlight.Count(), "objects were not published")
+			require.Equal(b, 0, p.delivery.InFlight.Count(), "objects were not published")
 		})
 	}
 }
@@ -142,8 +141,8 @@ func churn(b *testing.B, buffer int64, n int) (objects int, held float64) {
 		Metrics: health.NewMetrics(prometheus.NewRegistry()),
 	}).cfg
 	p := newSession(cfg, to)
-	defer p.queue.ShutDown()
-	p.publisher, p.state = to, &checkpoint.State{}
+	defer p.delivery.ShutDown()
+	p.delivery.Publisher, p.state = to, &checkpoint.State{}
 	s := must.Get(p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
 		source.Stream{Resource: configMaps}))(b)
 	body := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u",` +
@@ -162,8 +161,7 @@ func churn(b *testing.B, buffer int64, n int) (objects int, held float64) {
 			Op: op, Ident: id, Body: source.NewBody(body), Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket,
 			Size: len(body),
 		})
-		o, _ := p.queue.Get()
-		p.publish(b.Context(), o)
+		p.delivery.Next(b.Context())
 		return true
 	}
 	before := heap()
@@ -192,8 +190,8 @@ func BenchmarkCommit(b *testing.B) {
 				Name: "test", Store: swiftStore{}, Buffer: 1 << 20,
 				Metrics: health.NewMetrics(prometheus.NewRegistry()),
 			}).cfg, to)
-			defer p.queue.ShutDown()
-			p.publisher, p.state = to, &checkpoint.State{}
+			defer p.delivery.ShutDown()
+			p.delivery.Publisher, p.state = to, &checkpoint.State{}
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}
 			all := make([]*stream, streams)
 			for i := range all {
@@ -211,8 +209,7 @@ func BenchmarkCommit(b *testing.B) {
 					Op: source.Updated, Ident: id, Body: source.NewBody(body), Reason: source.ReasonWatch, Seen: time.Now(),
 					Ticket: ticket, Size: len(body),
 				})
-				o, _ := p.queue.Get()
-				p.publish(b.Context(), o)
+				p.delivery.Next(b.Context())
 				require.NoError(b, p.commit(b.Context()))
 			}
 		})

@@ -28,7 +28,7 @@ func (p *session) commits(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		p.broker.Observe(p.sink.Ready())
+		p.delivery.Broker.Observe(p.sink.Ready())
 		if time.Since(p.looked) >= idleLook {
 			p.lookAtEnd(ctx)
 		}
@@ -68,7 +68,7 @@ func (p *session) observeCommit(err error) {
 func (p *session) lookAtEnd(ctx context.Context) {
 	p.looked = time.Now()
 	log, ok := p.sink.(sink.Log)
-	begun, quiet := p.offsets.Quiet()
+	begun, quiet := p.delivery.Offsets.Quiet()
 	select {
 	case <-p.met:
 	default:
@@ -87,7 +87,7 @@ func (p *session) lookAtEnd(ctx context.Context) {
 	for partition, b := range bounds.Partitions {
 		ends[partition] = b.Last
 	}
-	p.offsets.Settle(begun, ends)
+	p.delivery.Offsets.Settle(begun, ends)
 }
 
 // save returns when what is settled now is durable, however often that takes. The error is ctx's, or permanent.
@@ -122,7 +122,7 @@ func (p *session) commit(ctx context.Context) error {
 	p.mu.Lock()
 	streams, resyncNew := slices.Clone(p.streams), p.resyncNew
 	p.mu.Unlock()
-	marks := p.offsets.Take() // before the ledgers, which must not be behind it
+	marks := p.delivery.Offsets.Take() // before the ledgers, which must not be behind it
 	b, changed := p.batch(streams)
 	log, marked := p.logAt(marks)
 	log.ResyncNew, marked = resyncNew, marked || resyncNew != log.ResyncNew
@@ -140,8 +140,8 @@ func (p *session) commit(ctx context.Context) error {
 				s.ledger.Committed()
 			}
 			if at, ok := b.Streams[s.name]; ok {
-				s.committed, s.stored = at, true
-				s.savedAt.Store(&at.Position)
+				s.store.committed, s.store.known = at, true
+				s.store.position.Store(&at.Position)
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (p *session) doubtStored(b *checkpoint.Batch, streams []*stream) {
 	for _, s := range streams {
 		s.ledger.Untake(b.Put[s.name], b.Drop[s.name])
 		if _, named := b.Streams[s.name]; named {
-			s.stored = false
+			s.store.known = false
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 	changed = len(p.unopenedSaved) > 0
 	for _, s := range streams {
 		at, put, drop := s.checkpoint()
-		if !at.Equal(&s.committed) || !s.stored {
+		if !at.Equal(&s.store.committed) || !s.store.known {
 			b.Streams[s.name] = at
 			changed = true
 		}
@@ -188,7 +188,7 @@ func (p *session) logAt(marks map[int32]uint64) (log checkpoint.Log, changed boo
 	if given := p.epochs.Last(); given != log.Given {
 		log.Given, changed = given, true
 	}
-	ends, ids := p.offsets.Ends() // after the positions, whose changes they have to bound
+	ends, ids := p.delivery.Offsets.Ends() // after the positions, whose changes they have to bound
 	if len(marks) > 0 && (!maps.Equal(marks, log.Marks) || !maps.Equal(ends, log.Ends)) {
 		log.Marks, log.Ends, log.IDs, changed = marks, ends, ids, true
 	}
@@ -214,6 +214,6 @@ func (p *session) lastCommit(ctx context.Context) error {
 // sample has every stream take one.
 func (p *session) sample(now time.Time) {
 	for _, s := range p.opened() {
-		s.rate.Sample(s.metrics.Total(), now)
+		s.account.Rate.Sample(s.account.Metrics.Total(), now)
 	}
 }

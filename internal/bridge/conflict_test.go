@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -33,12 +34,13 @@ func TestConflict_an_event_waits_with_pauses_while_the_broker_remembers_its_id(t
 		attempts.Store(0)
 
 		r, s = startStream(t, log, &memoryStore{})
-		r.log = logged.Logger()
+		r.log, r.delivery.Log = logged.Logger(), logged.Logger()
 		send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
 		<-time.After(time.Minute)
 		n := attempts.Load()
-		assert.LessOrEqual(t, n, int32(1+patientConflicts+time.Minute/conflictDelay), "attempts in a minute")
-		assert.GreaterOrEqual(t, n, int32(time.Minute/conflictDelay/2), "attempts in a minute")
+		assert.LessOrEqual(t, n, int32(1+delivery.PatientConflicts+time.Minute/delivery.ConflictDelay),
+			"attempts in a minute")
+		assert.GreaterOrEqual(t, n, int32(time.Minute/delivery.ConflictDelay/2), "attempts in a minute")
 		assert.Equal(t, 0, logged.Count("another writer"), "it is taken for another writer's: %s", logged)
 		assert.NotZero(t, logged.Count("the broker still knows the id"), "nothing is logged: %s", logged)
 		assert.Len(t, log.lines(), 2, "events are in the log")
@@ -55,10 +57,10 @@ func TestConflict_with_an_event_of_another_process_is_told(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logged := newFakeLog(), &testlog.Text{}
 		r, s := startStream(t, log, &memoryStore{})
-		r.log = logged.Logger()
+		r.log, r.delivery.Log = logged.Logger(), logged.Logger()
 		send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
 		r.settle()
-		<-time.After(2 * lateFor)
+		<-time.After(2 * delivery.LateFor)
 		other, of := startStream(t, log, &memoryStore{})
 		send(t, of, source.Updated, "a", "u1", "6", source.ReasonWatch)
 		other.settle()

@@ -28,7 +28,7 @@ func beginHistory(t *testing.T, s *stream, kind source.ProgressKind, version str
 	err := s.Note(ctx, source.Progress{Kind: kind, Version: version, Seen: time.Now()})
 	var rewound *source.RewoundError
 	require.True(t, errors.As(err, &rewound), "noting %v: %v, want a history that was rewound", kind, err)
-	require.NoError(t, s.renew(ctx, rewound))
+	require.NoError(t, s.epochs.renew(ctx, rewound))
 }
 
 // gapData is what the last gap says.
@@ -93,17 +93,16 @@ func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 	to := &swiftLog{}
 	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg,
 		to)
-	defer p.queue.ShutDown()
-	p.publisher, p.state = to, &checkpoint.State{}
+	defer p.delivery.ShutDown()
+	p.delivery.Publisher, p.state = to, &checkpoint.State{}
 	s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
 		source.Stream{Resource: configMaps})
 	require.NoError(t, err)
 	s.ledger.Put("default/a", checkpoint.Row{UID: "u1", ResourceVersion: "5"})
 	send(t, s, source.Added, "a", "u2", "20", source.ReasonRelist)
-	s.mismatch = &source.RewoundError{}
-	o, _ := p.queue.Get()
-	p.publish(t.Context(), o)
-	assert.Equal(t, 0, p.queue.Len(), "objects are in the queue")
+	s.epochs.mismatch = &source.RewoundError{}
+	p.delivery.Next(t.Context())
+	assert.Equal(t, 0, p.delivery.Len(), "objects are in the queue")
 	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
 }
 
@@ -132,7 +131,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			if row, _ := s.ledger.Get("default/a"); !row.Deleted {
 				t.Errorf("known %v: the ledger does not know any more what is left to the next history", known)
 			}
-			assert.Equal(t, 1, len(s.again), "no list is asked for")
+			assert.Equal(t, 1, len(s.epochs.again), "no list is asked for")
 			if crash {
 				_ = r.stop()
 				r, s = startStream(t, log, store)
@@ -143,7 +142,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 				r.settle()
 			}
 			beginHistory(t, s, source.Gap, "60")
-			assert.Equal(t, 0, len(s.again), "a list is asked for that is made")
+			assert.Equal(t, 0, len(s.epochs.again), "a list is asked for that is made")
 			snapshot(t, s, "60", "b u2 31")
 			r.settle()
 			checkOnce(t, log)

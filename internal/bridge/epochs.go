@@ -15,6 +15,19 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
 )
 
+// epochs is how a stream comes to its next epoch.
+type epochs struct {
+	*stream
+	// mismatch is why what is read does not compare with what the log has; then nothing more that is listed is
+	// published. Where a watch has shown it, the position stays at held until the next epoch begins.
+	mismatch *source.RewoundError
+	held     string
+	// again makes the stream list, when it is sent why. Distrusted: the log was seen to lack something that exists, and
+	// no list was made since.
+	again      chan source.Why
+	distrusted bool
+}
+
 // number returns the number of a version: of one that is no number, the one that the row has for it, or a new one. The
 // caller holds mu.
 func (s *stream) number(version string, row *checkpoint.Row) uint64 {
@@ -42,7 +55,7 @@ func (s *stream) compares(row *checkpoint.Row) bool { return row.Epoch >= s.sinc
 
 // takeEpoch gives the stream a new epoch in the second case of package sequence: versions still compare. The caller
 // holds mu, or has the stream for itself.
-func (s *stream) takeEpoch(owes checkpoint.Owes) {
+func (s *epochs) takeEpoch(owes checkpoint.Owes) {
 	s.saved.Epoch = s.session.epochs.Next()
 	if s.saved.Owes.List <= owes.List { // else what is owed already includes it
 		s.saved.Owes = owes
@@ -52,20 +65,20 @@ func (s *stream) takeEpoch(owes checkpoint.Owes) {
 
 // renew begins a new epoch, in which the reader lists next. Before the first event of that list the epoch is durable,
 // so that a crash cannot lead to another one. The error is ctx's.
-func (s *stream) renew(ctx context.Context, cause *source.RewoundError) error {
+func (s *epochs) renew(ctx context.Context, cause *source.RewoundError) error {
 	// What was read before is of the epoch before, and precedes the new one in the log.
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
 	from := s.beginEpoch(cause)
-	s.metrics.Histories.Inc()
+	s.account.Metrics.Histories.Inc()
 	s.session.log.Warn("versions do not compare any more: everything is published again under another epoch",
 		"stream", s.name, "epoch", s.epoch, "from", from, "cause", cause)
 	return nil
 }
 
 // beginEpoch gives the stream a new epoch and tells the other streams, unless another stream has told this one.
-func (s *stream) beginEpoch(cause *source.RewoundError) (from string) {
+func (s *epochs) beginEpoch(cause *source.RewoundError) (from string) {
 	// No commit may have the epoch of one stream and not yet that of another.
 	s.session.committing.Lock()
 	defer s.session.committing.Unlock()
@@ -81,13 +94,13 @@ func (s *stream) beginEpoch(cause *source.RewoundError) (from string) {
 	from = s.saved.Owes.From
 	s.mu.Unlock()
 	if !told && s.tells() {
-		s.session.tellRestored(s, epoch, cause)
+		s.session.tellRestored(s.stream, epoch, cause)
 	}
 	return from
 }
 
 // why returns the cause of the gap behind a cluster that is not the one that was read before.
-func (s *stream) why(cause *source.RewoundError) source.Why {
+func (s *epochs) why(cause *source.RewoundError) source.Why {
 	if s.tells() {
 		return source.Why{Cause: source.CauseRestored, Message: cause.Error()}
 	}
@@ -96,17 +109,17 @@ func (s *stream) why(cause *source.RewoundError) source.Why {
 
 // adopt has the stream read under the epoch that saved has. Nothing of the epoch before is pending. The caller holds
 // mu.
-func (s *stream) adopt() {
+func (s *epochs) adopt() {
 	s.epoch = s.saved.Epoch
 	s.since.Store(s.saved.Since)
 	s.ledger.DropTombstones() // a watch of this epoch shows nothing of what they are for
-	s.refused.ForgetVersions()
+	s.refusals.refused.ForgetVersions()
 	s.mismatch, s.held, s.distrusted = nil, "", false
 	s.listsNow()
 }
 
 // listsNow takes back what was asked for: the list that follows is that one. The caller holds mu.
-func (s *stream) listsNow() {
+func (s *epochs) listsNow() {
 	select {
 	case <-s.again:
 	default:
@@ -116,7 +129,7 @@ func (s *stream) listsNow() {
 // tells reports whether what the stream finds out is true of the others. An aggregated API server has versions of its
 // own, and may start from nothing each time; a group that Kubernetes does not have itself may be one's. Events often
 // have an etcd of their own (--etcd-servers-overrides).
-func (s *stream) tells() bool {
+func (s *epochs) tells() bool {
 	events := s.Stream.Resource.Resource == "events" && (s.Group == "" || s.Group == "events.k8s.io")
 	return scheme.Scheme.IsGroupRegistered(s.Group) && !events
 }
@@ -126,12 +139,12 @@ func (s *stream) tells() bool {
 func (p *session) tellRestored(s *stream, epoch uint64, cause *source.RewoundError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	why := s.why(cause)
+	why := s.epochs.why(cause)
 	open := map[string]bool{}
 	for _, other := range p.streams {
 		open[other.name] = true
 		if other != s {
-			other.restored(epoch, why, cause)
+			other.epochs.restored(epoch, why, cause)
 		}
 	}
 	for name, saved := range p.state.Streams {
@@ -159,13 +172,13 @@ func (p *session) unopenedChanged(name string, saved checkpoint.Stream) {
 
 // restored makes the next list of a stream the one of an epoch that another stream has begun, and asks for it. A stream
 // that retires has no such list: what ends its objects has an epoch of its own.
-func (s *stream) restored(epoch uint64, why source.Why, cause *source.RewoundError) {
+func (s *epochs) restored(epoch uint64, why source.Why, cause *source.RewoundError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.saved.Retiring {
 		return
 	}
-	nothing := s.position() == "" && s.saved.Owes.From == "" && s.listing == "" && s.ledger.Len() == 0
+	nothing := s.position() == "" && s.saved.Owes.From == "" && s.lists.listing == "" && s.ledger.Len() == 0
 	if nothing || s.saved.Epoch >= epoch || s.saved.Alone { // or it has begun one of this restoration by itself
 		s.saved.Alone = false
 		return
@@ -180,7 +193,7 @@ func (s *stream) restored(epoch uint64, why source.Why, cause *source.RewoundErr
 // revoke ends the epoch: what is read does not compare with what the log has. What is listed from here on is left to
 // the list of the next epoch. Where a watch has shown it, that list is asked for. The caller holds mu; the change has
 // an open ticket.
-func (s *stream) revoke(c *source.Change, logged string) {
+func (s *epochs) revoke(c *source.Change, logged string) {
 	if s.mismatch == nil {
 		s.mismatch = &source.RewoundError{Stream: s.name, Position: logged, Server: c.ResourceVersion, Object: c.Key()}
 	}
@@ -191,7 +204,7 @@ func (s *stream) revoke(c *source.Change, logged string) {
 
 // askForEpoch asks for the list with which another epoch begins, and stops the position. The caller holds mu, and has
 // set mismatch.
-func (s *stream) askForEpoch() {
+func (s *epochs) askForEpoch() {
 	if s.held != "" {
 		return
 	}
@@ -203,7 +216,7 @@ func (s *stream) askForEpoch() {
 }
 
 // mismatched returns why what is read does not compare; nil if it does.
-func (s *stream) mismatched() error {
+func (s *epochs) mismatched() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mismatch == nil {
@@ -213,7 +226,7 @@ func (s *stream) mismatched() error {
 }
 
 // resumeEpoch adopts an epoch that another stream has begun while this one was about to be read. The error is ctx's.
-func (s *stream) resumeEpoch(ctx context.Context) error {
+func (s *epochs) resumeEpoch(ctx context.Context) error {
 	s.mu.Lock()
 	cause := s.mismatch
 	s.mu.Unlock()
@@ -225,28 +238,28 @@ func (s *stream) resumeEpoch(ctx context.Context) error {
 
 // replaying reports whether the stream was rewound, and is not yet where it was: the ledger may lack what existed at
 // the position.
-func (s *stream) replaying() bool {
+func (s *epochs) replaying() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.saved.Replay.To != ""
 }
 
 // readEpochs reads under one epoch after another, until ctx ends or end is closed.
-func (s *stream) readEpochs(ctx context.Context, end <-chan struct{}) error {
+func (s *epochs) readEpochs(ctx context.Context, end <-chan struct{}) error {
 	p := s.session
-	if err := s.completing.wait(ctx); err != nil {
+	if err := s.lists.completing.Wait(ctx); err != nil {
 		return p.ended(err)
 	}
 	if err := s.resumeEpoch(ctx); err != nil {
 		return p.ended(err)
 	}
-	if err := s.prime(ctx); err != nil {
+	if err := s.before.prime(ctx); err != nil {
 		return p.ended(err)
 	}
 	for {
 		r := reader.Reader{
-			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s, History: s, Observer: s.status,
-			Recovery: p.cfg.Recovery, Reached: s.newest, Owed: s.owed(), Again: s.again, End: end,
+			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s.stream, History: s.stream,
+			Observer: s.status, Recovery: p.cfg.Recovery, Reached: s.newest, Owed: s.lists.owed(), Again: s.again, End: end,
 		}
 		err := r.Run(ctx)
 		var rewound *source.RewoundError

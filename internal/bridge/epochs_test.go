@@ -44,7 +44,7 @@ func (r *rig) of(resource source.Resource) *stream {
 func rewind(t *testing.T, s *stream, version string) {
 	t.Helper()
 	s.mu.Lock()
-	s.revoke(&source.Change{Ident: source.Ident{Name: "witness", ResourceVersion: "1"}, Listed: true}, "2")
+	s.epochs.revoke(&source.Change{Ident: source.Ident{Name: "witness", ResourceVersion: "1"}, Listed: true}, "2")
 	s.mu.Unlock()
 	beginHistory(t, s, source.Gap, version)
 }
@@ -71,24 +71,24 @@ func TestEpoch_that_one_stream_begins_is_that_of_all(t *testing.T) {
 	}
 	snapshot(t, b, "1000", "y u9 6")
 	select {
-	case why := <-a.again:
+	case why := <-a.epochs.again:
 		assert.Equal(t, source.CauseRestored, why.Cause)
 	default:
 		t.Error("the other stream is not asked to list")
 	}
 	note(t, a, source.Progress{Kind: source.Recovering, Version: "900", Why: source.Why{Message: "expired"}})
 	beginHistory(t, a, source.Gap, "1000")
-	assert.Equal(t, (reader.Owed{}), a.owed(), "a list is owed that does not compare")
+	assert.Equal(t, (reader.Owed{}), a.lists.owed(), "a list is owed that does not compare")
 	snapshot(t, a, "1000", "x u1 900")
 	send(t, a, source.Deleted, "x", "u1", "1001", source.ReasonWatch)
 	r.settle()
 	checkOnce(t, log)
 	assert.Equal(t, first, a.saved.Epoch, "after one restoration")
-	assert.NoError(t, b.mismatched(), "the one that was told tells the one that has found out")
+	assert.NoError(t, b.epochs.mismatched(), "the one that was told tells the one that has found out")
 	assert.Contains(t, log.lines(), "deleted default/x u2 21 relist", "the log")
 
 	rewind(t, a, "2000") // the next one
-	assert.Error(t, b.mismatched(), "the second restoration is not told")
+	assert.Error(t, b.epochs.mismatched(), "the second restoration is not told")
 	assert.Greater(t, a.epoch, first)
 }
 
@@ -116,7 +116,7 @@ func TestEpoch_begins_where_the_object_of_a_version_was_written_at_another_time(
 			_, s = startStream(t, log, store) // the time is stored
 			note(t, s, source.Progress{Kind: source.Gap, Version: "20"})
 			show(t, s, c.second)
-			cause := s.mismatched()
+			cause := s.epochs.mismatched()
 			require.Equal(t, c.rewound, cause != nil, "%v", cause)
 			if c.rewound {
 				assert.ErrorContains(t, cause,
@@ -137,15 +137,15 @@ func TestResync_finds_a_state_that_was_written_at_another_time(t *testing.T) {
 		s.status.State(source.Watching, nil)
 		api := &lister{objects: []string{"a u1 5 " + written}}
 		_, err := kube.Current(t.Context(), api.client(t), s.Stream, func(item *kube.Item) error {
-			queued, err := s.republishOne(t.Context(), item.Ident, item, 7, rate.NewLimiter(rate.Inf, 1))
+			queued, err := s.resyncer.republishOne(t.Context(), item.Ident, item, 7, rate.NewLimiter(rate.Inf, 1))
 			assert.Equal(t, same, queued, "published again")
 			if !queued {
-				s.coming(item, s.epoch)
+				s.resyncer.coming(item, s.epoch)
 			}
 			return err
 		})
 		require.NoError(t, err)
-		assert.Equal(t, same, s.mismatched() == nil, "it compares")
+		assert.Equal(t, same, s.epochs.mismatched() == nil, "it compares")
 	}
 }
 
@@ -178,7 +178,7 @@ func TestEpoch_begins_in_the_middle_of_a_list_when_another_stream_has_seen_it(t 
 	if slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, "default/z") }) {
 		t.Errorf("what was listed after that is published: %q", log.lines())
 	}
-	assert.NoError(t, idle.mismatched(), "a stream that has published nothing")
+	assert.NoError(t, idle.epochs.mismatched(), "a stream that has published nothing")
 }
 
 // What another API server has lost says nothing of the rest. Events may have an etcd of their own.
@@ -195,12 +195,12 @@ func TestEpoch_of_a_stream_with_versions_of_its_own_is_not_told(t *testing.T) {
 		snapshot(t, other, "10", "y u9 6")
 		rewind(t, other, "1000")
 		snapshot(t, other, "1000", "y u9 6")
-		assert.NoError(t, a.mismatched(), "%s", cause)
+		assert.NoError(t, a.epochs.mismatched(), "%s", cause)
 		assert.Greater(t, other.epoch, a.epoch, "%s", cause)
 		rewind(t, a, "1000")
-		assert.NoError(t, other.mismatched(), "%s: the restoration that it has found out itself", cause)
+		assert.NoError(t, other.epochs.mismatched(), "%s: the restoration that it has found out itself", cause)
 		rewind(t, a, "2000")
-		assert.Error(t, other.mismatched(), "%s: it is not told of the next restoration", cause)
+		assert.Error(t, other.epochs.mismatched(), "%s: it is not told of the next restoration", cause)
 	}
 }
 
@@ -372,7 +372,7 @@ func TestEpoch_that_another_stream_begins_leaves_the_ends_of_one_that_retires(t 
 	retires, err := r.openRetiring(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, goes.Stream,
 		why)
 	require.NoError(t, err)
-	stays.beginEpoch(&source.RewoundError{Stream: stays.name, Position: "100", Server: "70"})
+	stays.epochs.beginEpoch(&source.RewoundError{Stream: stays.name, Position: "100", Server: "70"})
 	require.NoError(t, r.retire(t.Context(), t.Context(), retires, always(source.ReasonDeselected), why))
 	assert.Contains(t, strings.Join(log.lines(), "\n"), "deleted default/y u9")
 	require.NoError(t, r.stop())

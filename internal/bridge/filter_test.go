@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -155,10 +156,10 @@ func TestFilter_publishes_what_is_repaired(t *testing.T) {
 		want  bool
 	}{{0, 0, true}, {1, 0, false}, {0, 2, false}} {
 		s.since.Store(c.since)
-		a := &attempt{delta: delta{Change: source.Change{
+		a := &delivery.Attempt{Delta: delivery.Delta{Change: source.Change{
 			Op: source.Updated, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}, Again: c.again,
 		}}}
-		assert.Equal(t, c.want, s.filtered(a, row), "%+v: whether it is left out", c)
+		assert.Equal(t, c.want, s.publication.filtered(a, row), "%+v: whether it is left out", c)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // Named implements health.Gauged.
@@ -24,8 +23,8 @@ func (p *Pipeline) Gauges() health.Gauges {
 func (p *session) gauges() health.Gauges {
 	gone := p.budget.Gone()
 	g := health.Gauges{
-		Running: true, Buffered: p.budget.Bytes(), Deleted: gone, Limit: p.budget.Limit(), Ready: p.takes(),
-		Events: p.budget.Count(), Queued: int64(p.queue.Len()), Refused: p.refusals.Load(), Unmet: p.unmet(),
+		Running: true, Buffered: p.budget.Bytes(), Deleted: gone, Limit: p.budget.Limit(), Ready: p.delivery.Broker.Takes(),
+		Events: p.budget.Count(), Queued: int64(p.delivery.Len()), Refused: p.refusals.Load(), Unmet: p.unmet(),
 	}
 	if at := p.saved.Load(); at != 0 {
 		g.Saved = time.Unix(0, at)
@@ -41,29 +40,9 @@ func (s *stream) gauges() health.StreamGauges {
 	if at, ok := s.tracker.Oldest(); ok {
 		g.Unsettled = time.Since(at)
 	}
-	if s.olds != nil {
+	if s.before.cache != nil {
 		g.KeepsOlds = true
-		g.Olds, g.OldBytes = s.olds.Total()
+		g.Olds, g.OldBytes = s.before.cache.Total()
 	}
 	return g
-}
-
-// published counts an attempt that the broker has acknowledged.
-func (s *stream) published(a *attempt, now time.Time) {
-	s.metrics.Publish.Observe(now.Sub(a.published).Seconds())
-	if a.marker != nil {
-		return
-	}
-	s.metrics.Published(a.delta.Op.String(), string(a.delta.Reason)).Inc()
-	if !a.written.IsZero() {
-		s.metrics.Delivery.Observe(max(0, now.Sub(a.written).Seconds()))
-	}
-}
-
-// writtenAt returns when the object of an encoded attempt was written; zero where it was not watched, or does not tell.
-func writtenAt(a *attempt) (t time.Time) {
-	if c := &a.delta.Change; a.marker == nil && c.Reason == source.ReasonWatch && c.Wrote(c.Written) {
-		t = time.Unix(c.Written, 0)
-	}
-	return t
 }

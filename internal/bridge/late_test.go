@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -70,7 +71,7 @@ func TestReadBack_a_list_is_owed_for_a_late_message(t *testing.T) {
 			if c.want == sequence.Nothing {
 				return
 			}
-			assert.Equal(t, "20", s.owed().Version, "a list that is older shows nothing")
+			assert.Equal(t, "20", s.lists.owed().Version, "a list that is older shows nothing")
 			relist(t, s, "30")
 			s.session.settleNow(t)
 			lines := log.lines()
@@ -157,7 +158,7 @@ func TestRebuild_gives_no_number_of_a_resync_again(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5")
 	number := time.Now().Unix() + 100
 	resync := source.Marker{Kind: source.MarkerResyncStarted, Epoch: s.epoch, To: "10", Number: number}
-	require.NoError(t, s.queueMarker(&marker{Marker: resync}).wait(t.Context()))
+	require.NoError(t, s.lists.queueMarker(&delivery.Marker{Marker: resync}).Wait(t.Context()))
 	r.stopSaved()
 	store.state = checkpoint.State{}
 	r, _ = startStream(t, log, store)
@@ -220,7 +221,7 @@ func TestStream_interrupts_the_pipeline_at_an_epoch_that_was_not_given(t *testin
 	seen := &encode.State{UID: "u1", ResourceVersion: "6"}
 	for _, more := range []uint64{0, 1} {
 		seen.Sequence = sequence.Sequence{Epoch: r.epochs.Last() + more, Version: 6}
-		s.found("default/a", &source.Change{}, seen, 9)
+		s.publication.Found(&delivery.Object{Key: "default/a"}, seen, 9)
 		require.Len(t, r.failure, int(more))
 	}
 	var interrupted *sink.InterruptedError
@@ -254,14 +255,14 @@ func TestRebuild_from_a_log_that_may_lack_something_is_followed_by_a_resync(t *t
 			assert.Equal(t, due, saved.ResyncDue, "what a crash finds")
 
 			snapshot(t, s, "30", "a u1 14", "b u2 6")
-			s.askIfDue()
-			_, asked := s.resync.begin()
+			s.resyncer.askIfDue()
+			_, asked := s.resyncer.resync.begin()
 			assert.False(t, asked, "a resync begins before the stream watches")
 			s.status.State(source.Watching, nil)
-			s.askIfDue()
-			_, asked = s.resync.begin()
+			s.resyncer.askIfDue()
+			_, asked = s.resyncer.resync.begin()
 			assert.Equal(t, due, asked, "when it watches")
-			s.notDue()
+			s.resyncer.notDue()
 			assert.False(t, s.saved.ResyncDue, "after it")
 		})
 	}

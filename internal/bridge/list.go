@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -15,29 +16,43 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
 )
 
+// listProgress is how a stream tells its consumers of lists: markers, what they owe, and what vanished.
+type listProgress struct {
+	*stream
+	// completing is the marker that a dead process owed; nil if it owed none. Nothing that is read may precede it.
+	completing *delivery.Marker
+	// announcing is the marker of a list that began, until the broker has it.
+	announcing *delivery.Marker
+	// listing is the reason of the changes that the running list brings, at its version.
+	listing   source.Reason
+	listingAt uint64
+	// complete is a list that is complete, until its version is the position.
+	complete *source.Progress
+}
+
 // Note implements source.History.
 func (s *stream) Note(ctx context.Context, p source.Progress) error {
 	switch p.Kind {
 	case source.Bookmark:
 		s.tracker.Bookmark(p.Version)
 	case source.Recovering:
-		s.owe(p)
+		s.lists.owe(p)
 		return s.session.save(ctx)
 	case source.SnapshotStarted, source.Gap:
-		return s.listStarted(ctx, p)
+		return s.lists.listStarted(ctx, p)
 	case source.Listed:
-		return s.listCompleted(ctx, p)
+		return s.lists.listCompleted(ctx, p)
 	}
 	return nil
 }
 
 // listStarted announces a list, after everything before it and before everything of it. When it returns nothing of the
 // stream is pending: the ledger is what the log has.
-func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
+func (s *listProgress) listStarted(ctx context.Context, p source.Progress) error {
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
-	if err := s.mismatched(); err != nil {
+	if err := s.epochs.mismatched(); err != nil {
 		return err
 	}
 	// What is published of a list is looked for after a crash only in streams that the store knows, and no watch goes
@@ -64,15 +79,15 @@ func (s *stream) listStarted(ctx context.Context, p source.Progress) error {
 	if m.Kind == source.MarkerGap {
 		s.listing = source.ReasonRelist
 	}
-	if s.mismatch == nil {
-		s.listsNow()
+	if s.epochs.mismatch == nil {
+		s.epochs.listsNow()
 	}
 	s.ledger.StartList()
 	return nil
 }
 
 // owe takes note that what is published from now on is not in the order of versions, until a list is complete.
-func (s *stream) owe(p source.Progress) {
+func (s *listProgress) owe(p source.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.saved.Owes.List > sequence.Relist {
@@ -84,7 +99,7 @@ func (s *stream) owe(p source.Progress) {
 }
 
 // owed returns the list that a dead process has not come to the end of.
-func (s *stream) owed() reader.Owed {
+func (s *listProgress) owed() reader.Owed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.saved.Owes
@@ -98,7 +113,7 @@ func (s *stream) owed() reader.Owed {
 }
 
 // opening returns what is to be said of a list that begins.
-func (s *stream) opening(p source.Progress) source.Marker {
+func (s *listProgress) opening(p source.Progress) source.Marker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := source.Marker{
@@ -117,7 +132,7 @@ func (s *stream) opening(p source.Progress) source.Marker {
 
 // numberRepair makes what the list owes durable, and of a repair the number of its markers too: each has markers of its
 // own, also where it begins again. The error is ctx's, or permanent.
-func (s *stream) numberRepair(ctx context.Context) error {
+func (s *listProgress) numberRepair(ctx context.Context) error {
 	s.session.committing.Lock()
 	s.mu.Lock()
 	if s.saved.Owes.List == sequence.Repair {
@@ -129,7 +144,7 @@ func (s *stream) numberRepair(ctx context.Context) error {
 }
 
 // announceRepair publishes a marker of the resync that repairs a log, and waits for its acknowledgement.
-func (s *stream) announceRepair(ctx context.Context, kind source.MarkerKind, m source.Marker) error {
+func (s *listProgress) announceRepair(ctx context.Context, kind source.MarkerKind, m source.Marker) error {
 	s.mu.Lock()
 	owes, epoch := s.saved.Owes, s.epoch
 	s.mu.Unlock()
@@ -137,28 +152,28 @@ func (s *stream) announceRepair(ctx context.Context, kind source.MarkerKind, m s
 		return nil
 	}
 	m.Kind, m.Epoch, m.Number = kind, epoch, owes.Number
-	mk := s.queueMarker(&marker{Marker: m})
-	if err := mk.wait(ctx); err != nil {
+	mk := s.queueMarker(&delivery.Marker{Marker: m})
+	if err := mk.Wait(ctx); err != nil {
 		return err
 	}
-	s.open(mk)
+	s.resyncer.open(mk)
 	return nil
 }
 
 // open takes note that a repair or a resync has begun with a marker, or has ended with one.
-func (s *stream) open(mk *marker) {
+func (s *resyncer) open(mk *delivery.Marker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opened, s.untold = 0, false
 	if mk.Kind == source.MarkerResyncStarted {
-		s.opened = mk.place
+		s.opened = mk.Place
 	}
 }
 
 // passOver takes note that a state is not published, because the log has it at a place. Before the marker of a repair
 // or resync it tells nothing to who goes by that. A broker that refuses what a replaced process publishes has none
 // there.
-func (s *stream) passOver(place uint64) {
+func (s *resyncer) passOver(place uint64) {
 	if s.session.fenced {
 		return
 	}
@@ -171,20 +186,20 @@ func (s *stream) passOver(place uint64) {
 }
 
 // announceList publishes the marker of a list that begins, and waits for its acknowledgement.
-func (s *stream) announceList(ctx context.Context, m source.Marker) error {
+func (s *listProgress) announceList(ctx context.Context, m source.Marker) error {
 	gap := m.Kind == source.MarkerGap
 	if s.spec.SkipSnapshot && !gap {
 		return nil
 	}
 	if gap {
-		s.metrics.Relists.Inc()
+		s.account.Metrics.Relists.Inc()
 	}
-	if err := s.announce(m).wait(ctx); err != nil {
+	if err := s.announce(m).Wait(ctx); err != nil {
 		return err
 	}
 	if gap {
-		s.metrics.Gaps.Inc()
-		s.incidents.Announced(health.Gap{
+		s.account.Metrics.Gaps.Inc()
+		s.account.Incidents.Announced(health.Gap{
 			At: time.Now(), From: m.From, To: m.To, Cause: string(m.Why.Cause), Message: m.Why.Message,
 		})
 		s.session.log.Warn("gap: changes may be missing from the log",
@@ -196,7 +211,7 @@ func (s *stream) announceList(ctx context.Context, m source.Marker) error {
 // announce returns the marker of a list that begins; nil if the log has it, from a process that did not get to the end
 // of the list. If the list was cut short while the broker had not acknowledged its marker, the same list waits for that
 // one.
-func (s *stream) announce(m source.Marker) *marker {
+func (s *listProgress) announce(m source.Marker) *delivery.Marker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := s.encoder.MarkerID(m)
@@ -206,10 +221,10 @@ func (s *stream) announce(m source.Marker) *marker {
 	case s.announcing != nil && s.encoder.MarkerID(s.announcing.Marker) == id:
 		return s.announcing
 	}
-	mk := &marker{Marker: m}
+	mk := &delivery.Marker{Marker: m}
 	// Whoever waits may be gone when the broker has it, and the last commit says all the same that the log was read up
 	// to there.
-	mk.settled = func() {
+	mk.Settled = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.saved.Announced = id
@@ -223,19 +238,15 @@ func (s *stream) announce(m source.Marker) *marker {
 
 // queueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass
 // it.
-func (s *stream) queueMarker(mk *marker) *marker {
-	mk.ticket, mk.acked = source.Ticket(s.tracker.Open("", time.Now())), make(chan struct{})
-	o := newObject()
-	o.stream = s
-	o.attempt = attempt{active: true, marker: mk}
-	s.session.inFlight.Enter()
-	s.session.queue.Add(o)
+func (s *listProgress) queueMarker(mk *delivery.Marker) *delivery.Marker {
+	mk.Ticket = source.Ticket(s.tracker.Open("", time.Now()))
+	s.session.delivery.Announce(&s.publication, mk)
 	return mk
 }
 
 // listCompleted finds what vanished, and makes the list's version the position once all of the list is in the log. Only
 // then is a snapshot called complete: what follows it can be read again after a crash.
-func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
+func (s *listProgress) listCompleted(ctx context.Context, p source.Progress) error {
 	exists, err := s.deselected(ctx, p)
 	if err != nil {
 		return err
@@ -244,7 +255,7 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
-	if err := s.mismatched(); err != nil {
+	if err := s.epochs.mismatched(); err != nil {
 		return err
 	}
 	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.publishesAll() && !s.unrepaired(), Seen: p.Seen}
@@ -266,15 +277,15 @@ func (s *stream) listCompleted(ctx context.Context, p source.Progress) error {
 	if err := s.session.save(ctx); err != nil {
 		return err
 	}
-	return s.announceSnapshot(false).wait(ctx)
+	return s.announceSnapshot(false).Wait(ctx)
 }
 
 // unrepaired reports whether the log lacks the state of an object, or has it before the markers only. Behind a repair a
 // resync is due then.
-func (s *stream) unrepaired() bool {
+func (s *listProgress) unrepaired() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lacks := s.refused.Len() > 0 || s.untold
+	lacks := s.refusals.refused.Len() > 0 || s.resyncer.untold
 	if lacks && s.saved.Owes.List == sequence.Repair {
 		s.saved.ResyncDue = true
 	}
@@ -283,12 +294,12 @@ func (s *stream) unrepaired() bool {
 
 // endOwed takes note that a list that is complete is not owed any more: what does not compare is owed by itself. The
 // caller holds mu.
-func (s *stream) endOwed() {
+func (s *listProgress) endOwed() {
 	p := s.complete
-	if s.complete = nil; p == nil || s.mismatch != nil {
+	if s.complete = nil; p == nil || s.epochs.mismatch != nil {
 		return
 	}
-	s.saved.Owes, s.saved.Reselected, s.saved.Announced, s.distrusted = checkpoint.Owes{}, false, "", false
+	s.saved.Owes, s.saved.Reselected, s.saved.Announced, s.epochs.distrusted = checkpoint.Owes{}, false, "", false
 	if s.listing == source.ReasonSnapshot && !s.spec.SkipSnapshot {
 		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
 	}
@@ -296,7 +307,7 @@ func (s *stream) endOwed() {
 
 // deselected returns the objects by uid that exist, where the list is of another selection than the log has: those that
 // the list did not have are not selected any more. The error is ctx's.
-func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[string]struct{}, err error) {
+func (s *listProgress) deselected(ctx context.Context, p source.Progress) (exists map[string]struct{}, err error) {
 	s.mu.Lock()
 	changed := s.saved.Reselected
 	s.mu.Unlock()
@@ -321,7 +332,7 @@ func (s *stream) deselected(ctx context.Context, p source.Progress) (exists map[
 
 // endList queues the end of everything known that the list did not have. Exists are objects that are not selected any
 // more.
-func (s *stream) endList(p source.Progress, exists map[string]struct{}) {
+func (s *listProgress) endList(p source.Progress, exists map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reason := s.listing
@@ -329,7 +340,7 @@ func (s *stream) endList(p source.Progress, exists map[string]struct{}) {
 		reason = source.ReasonRepair
 	}
 	for key, row := range s.ledger.Unseen() {
-		if s.mismatch != nil {
+		if s.epochs.mismatch != nil {
 			break
 		}
 		last, order := row.Last(), s.order()
@@ -342,7 +353,7 @@ func (s *stream) endList(p source.Progress, exists map[string]struct{}) {
 			d.Reason = source.ReasonDeselected
 		}
 		if e.Again {
-			d.Again = s.repetition()
+			d.Again = s.novelty.repetition()
 		}
 		d.Ticket = source.Ticket(s.tracker.Open("", p.Seen))
 		s.enqueue(key, d)
@@ -351,20 +362,20 @@ func (s *stream) endList(p source.Progress, exists map[string]struct{}) {
 
 // announceSnapshot queues the word that the snapshot is complete, if that is due. Again says that a dead process may
 // have published it.
-func (s *stream) announceSnapshot(again bool) *marker {
+func (s *listProgress) announceSnapshot(again bool) *delivery.Marker {
 	s.mu.Lock()
 	due, epoch := s.saved.Unannounced, s.saved.Epoch
 	s.mu.Unlock()
 	if due == (checkpoint.Snapshot{}) {
 		return nil
 	}
-	return s.queueMarker(&marker{
+	return s.queueMarker(&delivery.Marker{
 		Marker: source.Marker{
 			Kind: source.MarkerSnapshotCompleted, Epoch: epoch, To: due.ResourceVersion,
 			Objects: due.Objects, Seen: time.Now(),
 		},
-		again: again,
-		settled: func() {
+		Again: again,
+		Settled: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.saved.Unannounced = checkpoint.Snapshot{}
@@ -378,18 +389,18 @@ func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	position := s.position()
-	if position != "" && s.complete != nil && (position == s.complete.Version ||
-		ledger.After(position, s.complete.Version)) {
-		s.endOwed() // a commit has both, or a dead process would leave a list that is not owed
+	if position != "" && s.lists.complete != nil && (position == s.lists.complete.Version ||
+		ledger.After(position, s.lists.complete.Version)) {
+		s.lists.endOwed() // a commit has both, or a dead process would leave a list that is not owed
 	}
-	if position != "" && !ledger.After(s.saved.Replay.To, position) && !s.ledger.Behind(s.refused.Has) {
+	if position != "" && !ledger.After(s.saved.Replay.To, position) && !s.ledger.Behind(s.refusals.refused.Has) {
 		s.saved.Replay = checkpoint.Replay{}
 	}
 	s.saved.Floors = above(s.saved.Floors, ledger.Numeric(position))
 	saved := s.saved
 	saved.Position = s.resumable()
 	// Else a tombstone may be what tells which changes are left to the next epoch.
-	if s.mismatch == nil && saved.Owes.List == sequence.Nothing {
+	if s.epochs.mismatch == nil && saved.Owes.List == sequence.Nothing {
 		s.ledger.Prune(position)
 	}
 	put, drop := s.ledger.Take()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/recovery"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -46,10 +45,10 @@ func (p *session) meetLog(ctx context.Context) error {
 		p.cfg.Metrics.Pipeline(p.name).Losses.Inc()
 	}
 	p.logged, p.resyncNew = found.Known, found.Known.ResyncNew
-	p.offsets.Start(found.Ends, found.IDs)
+	p.delivery.Offsets.Start(found.Ends, found.IDs)
 	p.fenced = found.Fenced
 	if !p.fenced && (!p.cfg.Unfenced || p.cfg.Term != nil) {
-		p.lanes = delivery.NewLanes[*object]()
+		p.delivery.UseLanes()
 	}
 	return nil
 }

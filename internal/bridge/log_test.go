@@ -372,25 +372,25 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 	})
 	p := newSession(&pipeline.cfg, to)
 	pipeline.current.Store(p)
-	p.retrier = sink.Retry(to, sink.Policy{
+	p.delivery.Broker.Retrier = sink.Retry(to, sink.Policy{
 		Initial: 100 * time.Microsecond, Max: time.Millisecond,
-		OnRetry: func(_ *sink.Message, cause error) { p.sayRefused(cause) },
+		OnRetry: func(_ *sink.Message, cause error) { p.delivery.Broker.SayRefused(cause) },
 	})
-	p.publisher = p.retrier
+	p.delivery.Publisher = p.delivery.Broker.Retrier
 	p.observe(must.Get(store.Load(t.Context()))(t))
 	require.NoError(t, p.meetLog(t.Context()))
 	close(p.met)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var group sync.WaitGroup
 	group.Go(func() { _ = to.Run(ctx) })
-	group.Go(func() { _ = p.retrier.Run(ctx) })
+	group.Go(func() { _ = p.delivery.Broker.Retrier.Run(ctx) })
 	for range workers {
-		group.Go(func() { p.work(ctx) })
-		group.Go(func() { p.workAside(ctx) })
+		group.Go(func() { p.delivery.Work(ctx) })
+		group.Go(func() { p.delivery.WorkAside(ctx) })
 	}
 	r := &rig{session: p, pipeline: pipeline, t: t, registry: registry}
 	r.stop = sync.OnceValue(func() error {
-		p.shutDown()
+		p.delivery.ShutDown()
 		cancel()
 		group.Wait()
 		switch log := to.(type) {
@@ -437,7 +437,7 @@ func (r *rig) settle() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	require.NoError(r.t, r.inFlight.Wait(ctx), "%d objects are still not published", r.inFlight.Count())
+	require.NoError(r.t, r.delivery.InFlight.Wait(ctx), "%d objects are still not published", r.delivery.InFlight.Count())
 }
 
 // settleAndStop also stops the pipeline, which saves nothing.

@@ -45,7 +45,7 @@ func TestRepair_notices_a_loss_behind_what_is_refused(t *testing.T) {
 	r.refusals.Store(refused.Most)
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.Subject, ".stuck") } })
 	send(t, s, source.Added, "stuck", "u9", "11", source.ReasonWatch)
-	must.Happen(t, "the refusal", func() bool { return r.broker.Problem(nil) != nil })
+	must.Happen(t, "the refusal", func() bool { return r.delivery.Broker.Problem(nil) != nil })
 	for v := 20; v < 30; v++ {
 		send(t, s, source.Updated, "a", "u1", fmt.Sprint(v), source.ReasonWatch)
 		must.Happen(t, "the event",
@@ -148,14 +148,14 @@ func TestMarkers_are_in_the_log_once_although_a_list_begins_again(t *testing.T) 
 	ctx, cut := context.WithCancel(t.Context())
 	cut()
 	gap := source.Marker{Kind: source.MarkerGap, Epoch: s.epoch, From: "10", To: "20"}
-	require.ErrorIs(t, s.announceList(ctx, gap), context.Canceled)
+	require.ErrorIs(t, s.lists.announceList(ctx, gap), context.Canceled)
 	announced := make(chan error)
-	go func() { announced <- s.announceList(t.Context(), gap) }()
-	must.Happen(t, "the gap at the broker", func() bool { return r.inFlight.Count() > 0 })
+	go func() { announced <- s.lists.announceList(t.Context(), gap) }()
+	must.Happen(t, "the gap at the broker", func() bool { return r.delivery.InFlight.Count() > 0 })
 	log.set(func() { log.gate = nil })
 	close(gate)
 	require.NoError(t, <-announced)
-	require.NoError(t, s.announceList(t.Context(), gap))
+	require.NoError(t, s.lists.announceList(t.Context(), gap))
 	r.settle()
 	expect(t, log.lines()[3:], "gap 20")
 }

@@ -100,11 +100,11 @@ func resyncing(t *testing.T, r *rig, s *stream, l *lister) (end func()) {
 	t.Helper()
 	r.cfg.Client = l.client(t)
 	s.status.State(source.Watching, nil)
-	s.resync.ask(time.Now())
-	n, ok := s.resync.begin()
+	s.resyncer.resync.ask(time.Now())
+	n, ok := s.resyncer.resync.begin()
 	require.True(t, ok)
 	ended := make(chan error, 1)
-	go func() { ended <- s.republish(must.Within(t, time.Minute), n) }()
+	go func() { ended <- s.resyncer.republish(must.Within(t, time.Minute), n) }()
 	return func() {
 		t.Helper()
 		require.NoError(t, <-ended)
@@ -187,7 +187,7 @@ func TestResync_has_the_sequence_that_the_state_had(t *testing.T) {
 func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 15", "b u2 16"}})
-	must.Happen(t, "the list", func() bool { return s.resync.listed() == 2 })
+	must.Happen(t, "the list", func() bool { return s.resyncer.resync.listed() == 2 })
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	r.settle()
 	assert.Empty(t, completeness(log.fakeLog), "it is complete, and the log has an older state")
@@ -208,7 +208,7 @@ func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *tes
 		log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
 		end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
 		<-time.After(10 * time.Second)
-		require.Equal(t, 1, s.resync.listed())
+		require.Equal(t, 1, s.resyncer.resync.listed())
 		assert.Empty(t, completeness(log.fakeLog), "it is complete, and an end is to come")
 		send(t, s, source.Updated, "b", "u2", "15", source.ReasonWatch)
 		send(t, s, source.Deleted, "b", "u2", "16", source.ReasonWatch)
@@ -236,7 +236,7 @@ func TestResync_is_not_complete_where_its_list_is_older_than_the_log(t *testing.
 func TestResync_awaits_no_end_that_does_not_come(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5", "ghost u2 6")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
-	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
+	must.Happen(t, "the list", func() bool { return s.resyncer.resync.listed() == 1 })
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "1000"})
 	end()
 	assert.Equal(t, "true", completeness(log.fakeLog))
@@ -254,12 +254,12 @@ func TestResync_begins_another_epoch_where_its_list_does_not_compare(t *testing.
 			note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
 			r.cfg.Client = (&lister{objects: []string{exists}}).client(t)
 			s.status.State(source.Watching, nil)
-			s.resync.ask(time.Now())
-			n, _ := s.resync.begin()
+			s.resyncer.resync.ask(time.Now())
+			n, _ := s.resyncer.resync.begin()
 			ended := make(chan error, 1)
-			go func() { ended <- s.republish(must.Within(t, time.Minute), n) }()
+			go func() { ended <- s.resyncer.republish(must.Within(t, time.Minute), n) }()
 			select {
-			case why := <-s.again:
+			case why := <-s.epochs.again:
 				assert.Equal(t, source.CauseRestored, why.Cause)
 			case err := <-ended:
 				require.Fail(t, "no list is asked for", "the resync ended: %v", err)
@@ -282,7 +282,7 @@ func TestResync_compares_its_list_with_nothing_newer(t *testing.T) {
 		require.NoError(t, r.save(t.Context()))
 	})
 	resyncing(t, r, s, l)()
-	assert.NoError(t, s.mismatched())
+	assert.NoError(t, s.epochs.mismatched())
 }
 
 // The log has a later event of an object, of another writer, and not between the markers.
@@ -309,7 +309,7 @@ func TestResync_that_leaves_an_object_out_is_not_complete_and_stays_due(t *testi
 	s.status.State(source.Watching, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { s.resyncs(ctx) })
+	running.Go(func() { s.resyncer.run(ctx) })
 	must.Happen(t, "one that is complete", func() bool { return completeness(log.fakeLog) == "true" })
 	must.Happen(t, "nothing to be due", func() bool {
 		s.mu.Lock()
@@ -335,7 +335,7 @@ func TestResync_awaits_no_end_of_what_is_newer_than_its_list(t *testing.T) {
 func TestResync_awaits_no_object_that_the_watch_has_passed(t *testing.T) {
 	_, _, r, s := listed(t, "10", "a u1 5")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5", "b u2 16"}})
-	must.Happen(t, "the list", func() bool { return s.resync.listed() == 2 })
+	must.Happen(t, "the list", func() bool { return s.resyncer.resync.listed() == 2 })
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	end()
 }
@@ -359,7 +359,7 @@ func TestResync_tells_an_object_again_whose_event_was_on_its_way(t *testing.T) {
 		<-time.After(10 * time.Second)
 		require.True(t, slices.ContainsFunc(log.lines(),
 			func(line string) bool { return strings.HasPrefix(line, "resync-started") }))
-		require.Zero(t, s.resync.listed(), "the list is made, and an event is on its way")
+		require.Zero(t, s.resyncer.resync.listed(), "the list is made, and an event is on its way")
 		close(acknowledge)
 		end()
 		assert.Equal(t, []string{"updated default/a u1 11 resync", "updated default/b u2 6 resync"}, between(t, log.fakeLog))
@@ -378,7 +378,7 @@ func TestResync_awaits_the_newer_state_that_is_on_its_way(t *testing.T) {
 		})
 		end := resyncing(t, r, s, l)
 		<-time.After(10 * time.Second)
-		require.Equal(t, 1, s.resync.listed())
+		require.Equal(t, 1, s.resyncer.resync.listed())
 		assert.Empty(t, completeness(log.fakeLog), "it is complete, and the object was not told")
 		close(gate)
 		end()
@@ -400,11 +400,11 @@ func TestResync_ends_where_another_epoch_begins(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	r.cfg.Client = (&lister{objects: []string{"a u1 15"}}).client(t)
 	s.status.State(source.Watching, nil)
-	s.resync.ask(time.Now())
-	n, _ := s.resync.begin()
+	s.resyncer.resync.ask(time.Now())
+	n, _ := s.resyncer.resync.begin()
 	ended := make(chan error, 1)
-	go func() { ended <- s.republish(must.Within(t, time.Minute), n) }()
-	must.Happen(t, "the list", func() bool { return s.resync.listed() == 1 })
+	go func() { ended <- s.resyncer.republish(must.Within(t, time.Minute), n) }()
+	must.Happen(t, "the list", func() bool { return s.resyncer.resync.listed() == 1 })
 	restored(t, s)
 	require.ErrorIs(t, <-ended, errOtherEpoch)
 	assert.Empty(t, completeness(log.fakeLog))
@@ -523,9 +523,9 @@ func TestStream_what_is_not_selected_any_more_is_deselected_behind_a_restoration
 	s := r.stream(&StreamSpec{LabelSelector: "app=x"})
 	cause := &source.RewoundError{Stream: "other", Position: "10", Server: "8"}
 	r.committing.Lock()
-	s.restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
+	s.epochs.restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
 	r.committing.Unlock()
-	require.NoError(t, s.renew(t.Context(), cause))
+	require.NoError(t, s.epochs.renew(t.Context(), cause))
 	assert.Equal(t, "restored", s.saved.Owes.Cause)
 	before := len(log.lines())
 	relist(t, s, "8", "a u1 5")

@@ -123,7 +123,7 @@ func begun(t *testing.T, b *bridge, log *fakeLog, specs []StreamSpec) int {
 		streams = append(streams, strings.TrimSuffix("configmaps.v1/"+s.Namespace, "/"))
 	}
 	b.watches(t, streams...)
-	must.Happen(t, "all acknowledgements", func() bool { return b.session(t).inFlight.Count() == 0 })
+	must.Happen(t, "all acknowledgements", func() bool { return b.session(t).delivery.InFlight.Count() == 0 })
 	return len(log.lines())
 }
 

@@ -4,7 +4,6 @@ package bridge
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -132,53 +131,6 @@ func TestMetrics_count_what_happens(t *testing.T) {
 	r.settle()
 	got := value(t, r.registry, "publish_failures_total")
 	assert.EqualValues(t, 1, got, "publish_failures_total is %v after a refusal", got)
-}
-
-// Only where it is known when the object became what the event says can be told how long its delivery took.
-func TestWrittenAt_is_of_watched_writes_that_tell(t *testing.T) {
-	const at = 1772359200
-	for _, c := range []struct {
-		name string
-		a    attempt
-		told bool
-	}{
-		{"an update", attempt{delta: delta{Change: source.Change{
-			Op: source.Updated, Reason: source.ReasonWatch,
-			Written: at,
-		}}}, true},
-		{"a newer one", attempt{delta: delta{Change: source.Change{
-			Op: source.Updated, Reason: source.ReasonWatch, Written: at, Follows: true, Before: at - 1,
-		}}}, true},
-		{"one that leaves no time", attempt{delta: delta{Change: source.Change{
-			Op: source.Updated, Reason: source.ReasonWatch, Written: at, Follows: true, Before: at,
-		}}}, false},
-		{"a deletion", attempt{delta: delta{Change: source.Change{
-			Op: source.Deleted, Reason: source.ReasonWatch,
-			Written: at,
-		}}}, false},
-		{"of a first list", attempt{delta: delta{Change: source.Change{
-			Op: source.Added, Reason: source.ReasonSnapshot,
-			Written: at,
-		}}}, false},
-		{"a marker", attempt{marker: &marker{}, delta: delta{Change: source.Change{
-			Op:     source.Updated,
-			Reason: source.ReasonWatch, Written: at,
-		}}}, false},
-	} {
-		got := writtenAt(&c.a)
-		assert.True(t, c.told == (got.Unix() == at) && c.told != got.IsZero(), "%s: %v", c.name, got)
-	}
-}
-
-// What may be true of every event is said now and then, and not only once.
-func TestOften_has_an_interval_for_all(t *testing.T) {
-	var o often
-	o.set(logEvery)
-	all := reflect.ValueOf(&o).Elem()
-	for i := range all.NumField() {
-		assert.Equal(t, int64(logEvery), all.Field(i).FieldByName("Interval").Int(),
-			"%s has the interval", all.Type().Field(i).Name)
-	}
 }
 
 func TestMetrics_may_be_read_while_the_buffer_changes(t *testing.T) {

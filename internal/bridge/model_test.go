@@ -294,7 +294,7 @@ func (m *model) session(last bool) {
 		m.lost = false
 	}
 	ctx, cancel := context.WithCancel(m.t.Context())
-	m.resyncs.Go(func() { s.resyncs(ctx) })
+	m.resyncs.Go(func() { s.resyncer.run(ctx) })
 	sent := m.connect(s)
 	for range 3 + m.random.IntN(15) {
 		sent = m.watch(r, s, sent)
@@ -326,7 +326,7 @@ func (m *model) session(last bool) {
 func (m *model) connect(s *stream) (sent int) {
 	m.checkServer(s)
 	position, _, ok := s.Resume()
-	if !ok || s.owed() != (reader.Owed{}) || m.random.IntN(4) == 0 { // the latter is a 410
+	if !ok || s.lists.owed() != (reader.Owed{}) || m.random.IntN(4) == 0 { // the latter is a 410
 		position = m.list(s, ok)
 	}
 	s.status.State(source.Watching, nil)
@@ -357,7 +357,7 @@ func (m *model) checkServer(s *stream) {
 		wrong = wrong || newest.Name != "" && !m.had(newest)
 	}
 	if wrong {
-		m.must(s.renew(m.t.Context(), rewound))
+		m.must(s.epochs.renew(m.t.Context(), rewound))
 		m.say("epoch %d: %v", s.epoch, rewound)
 		m.restored = false
 	}
@@ -381,7 +381,7 @@ func (m *model) finish(r *rig, s *stream, sent int) {
 	}
 	watch()
 	if m.suspect { // an audit finds it out
-		s.distrust()
+		s.epochs.distrust()
 		sent = m.after(m.list(s, true))
 		watch()
 	}
@@ -395,10 +395,10 @@ func (m *model) finish(r *rig, s *stream, sent int) {
 
 // awaitResync lets a resync that is due come to its end. Meanwhile other resources are written, as bookmarks show.
 func (m *model) awaitResync(s *stream) {
-	s.askIfDue()
+	s.resyncer.askIfDue()
 	must.Happen(m.t, "the resync that is due\n"+strings.Join(m.trace, "\n"), func() bool {
 		select {
-		case <-s.again:
+		case <-s.epochs.again:
 			m.list(s, true)
 		default:
 		}
@@ -416,7 +416,7 @@ func (m *model) awaitResync(s *stream) {
 // exists.
 func (m *model) resync(ctx context.Context, s *stream) {
 	if m.random.IntN(3) == 0 {
-		s.resync.ask(time.Now())
+		s.resyncer.resync.ask(time.Now())
 		return
 	}
 	m.number++
@@ -426,7 +426,7 @@ func (m *model) resync(ctx context.Context, s *stream) {
 			continue
 		}
 		content := testContent{c}
-		m.resyncs.Go(func() { _, _ = s.republishOne(ctx, c.Ident, content, number, rate.NewLimiter(rate.Inf, 1)) })
+		m.resyncs.Go(func() { _, _ = s.resyncer.republishOne(ctx, c.Ident, content, number, rate.NewLimiter(rate.Inf, 1)) })
 	}
 }
 
@@ -486,7 +486,7 @@ func (m *model) show(s *stream, sent int) int {
 		m.send(s, c, source.ReasonWatch)
 	}
 	select {
-	case why := <-s.again:
+	case why := <-s.epochs.again:
 		m.say("a list is asked for: %s", why.Message)
 		return m.after(m.list(s, true))
 	default:
@@ -509,7 +509,7 @@ func (m *model) send(s *stream, c happened, reason source.Reason) {
 // list lists what exists, behind a gap if the stream could be resumed, and again where the list does not compare.
 func (m *model) list(s *stream, gap bool) (version string) {
 	why := source.Why{Cause: source.CauseExpired, Message: "compacted"}
-	if owed := s.owed(); owed != (reader.Owed{}) {
+	if owed := s.lists.owed(); owed != (reader.Owed{}) {
 		why = owed.Why
 	}
 	for {
@@ -529,7 +529,7 @@ func (m *model) list(s *stream, gap bool) (version string) {
 			m.say("listed at %s", version)
 			return version
 		}
-		m.must(s.renew(m.t.Context(), rewound))
+		m.must(s.epochs.renew(m.t.Context(), rewound))
 		m.say("epoch %d: %v", s.epoch, rewound)
 	}
 }

@@ -50,7 +50,7 @@ func TestOlds_of_another_epoch_are_a_base_where_versions_compare(t *testing.T) {
 	reselected := func(_ *testing.T, s *stream) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.takeEpoch(checkpoint.Owes{List: sequence.Reselect})
+		s.epochs.takeEpoch(checkpoint.Owes{List: sequence.Reselect})
 	}
 	for name, c := range map[string]struct {
 		begin func(*testing.T, *stream)
@@ -85,7 +85,7 @@ func (f frame) republish(t *testing.T, s *stream) {
 	s.status.State(source.Watching, nil)
 	s.tracker.Bookmark(strconv.Itoa(f.version))
 	id := source.Ident{Namespace: "default", Name: f.name, UID: f.uid, ResourceVersion: strconv.Itoa(f.version)}
-	ok, err := s.republishOne(t.Context(), id, frameContent(f.body), 7, rate.NewLimiter(rate.Inf, 1))
+	ok, err := s.resyncer.republishOne(t.Context(), id, frameContent(f.body), 7, rate.NewLimiter(rate.Inf, 1))
 	require.True(t, ok && err == nil, "%v %v", ok, err)
 }
 
@@ -211,8 +211,8 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	r = start(t, log, store)
 	r.cfg.Client = p.client(t)
 	s = r.stream(patches())
-	require.NoError(t, s.prime(t.Context()))
-	objects, _ := s.olds.Total()
+	require.NoError(t, s.before.prime(t.Context()))
+	objects, _ := s.before.cache.Total()
 	require.Equal(t, 1, objects, "of %d objects it is known what was before", objects)
 	p.frames[2].send(t, s)
 	p.frames[3].send(t, s)

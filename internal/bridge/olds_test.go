@@ -57,12 +57,12 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 			s := r.stream(spec)
 			s.saved.Owes = checkpoint.Owes{} // as behind a first list
 			p.gone = random.IntN(2) * at
-			require.NoError(t, s.prime(t.Context()))
+			require.NoError(t, s.before.prime(t.Context()))
 			at, _ = strconv.Atoi(s.tracker.Position())
 			end := min(len(p.frames), at+1+random.IntN(200))
 			for i, f := range p.frames[at:end] {
 				f.send(t, s)
-				_, kept := s.olds.Total()
+				_, kept := s.before.cache.Total()
 				require.LessOrEqual(t, kept, r.budget.Limit()/4)
 				if i%50 == 49 {
 					require.NoError(t, r.commit(t.Context()))
@@ -166,7 +166,7 @@ func TestOlds_are_evicted_when_the_buffer_becomes_smaller(t *testing.T) {
 	p.current.Store(r.session)
 	p.SetBuffer(16 << 10)
 	assert.LessOrEqual(t, r.budget.Bytes(), r.budget.Limit()/4)
-	objects, _ := s.olds.Total()
+	objects, _ := s.before.cache.Total()
 	assert.Positive(t, objects)
 }
 
@@ -195,26 +195,30 @@ func BenchmarkEncodeFrom(b *testing.B) {
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test", Payload: payload}}
 			at := source.Stream{Resource: source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}
 			e := spec.Encoder(at)
-			s := &stream{
-				Stream: at, spec: spec, encoder: e,
-				olds: previous.NewCache(delivery.NewBudget(1<<20), func() {}).Objects(true, false),
-			}
-			o := &object{stream: s, key: "n/p"}
-			o.attempt = attempt{message: &sink.Message{}, delta: delta{Change: source.Change{
+			s := (&stream{
+				identity: identity{Stream: at, spec: spec, encoder: e},
+				parts: parts{before: previousStates{
+					cache: previous.NewCache(delivery.NewBudget(1<<20), func() {}).Objects(true, false),
+				}},
+			}).assemble()
+			o := &delivery.Object{Stream: &s.publication, Key: "n/p"}
+			o.Attempt = delivery.Attempt{Message: &sink.Message{}, Delta: delivery.Delta{Change: source.Change{
 				Op: source.Updated, Ident: source.Ident{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "48211734"},
 				Body: source.NewBody(raw),
 			}}}
 			data := must.Get(e.Data(&source.Change{Op: source.Updated, Body: source.NewBody(before)}))(b)
-			s.olds.Put(o.key, previous.State{UID: "u", Data: s.olds.Pack(data), Version: "48211700", Sequence: 1})
+			s.before.cache.Put(o.Key, previous.State{
+				UID: "u", Data: s.before.cache.Pack(data), Version: "48211700", Sequence: 1,
+			})
 			row := checkpoint.Row{UID: "u", ResourceVersion: "48211700", Sequence: 1}
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.encodeFrom(o, row); err != nil || !o.attempt.based {
+				if err := s.before.encodeFrom(o, row); err != nil || !o.Attempt.Based {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(len(o.attempt.data)), "kept-B")
+			b.ReportMetric(float64(len(o.Attempt.Data)), "kept-B")
 		})
 	}
 }
@@ -286,11 +290,11 @@ func TestOlds_a_filter_is_told_no_state_before_of_what_is_published_again(t *tes
 	}
 	r.settle()
 	row, _ := s.ledger.Get("default/a")
-	a := &attempt{delta: delta{repeated: true, Change: source.Change{
+	a := &delivery.Attempt{Delta: delivery.Delta{Repeated: true, Change: source.Change{
 		Op: source.Updated, Ident: source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "2"}, Again: 5,
 		Body: source.NewBody([]byte(p.frames[1].body)),
 	}}}
-	assert.False(t, s.filtered(a, row), "it is left out")
+	assert.False(t, s.publication.filtered(a, row), "it is left out")
 	expect(t, told, "1 added", "2 a", "2 unknown")
 	n := value(t, r.registry, "filter_errors_total") + value(t, r.registry, "old_objects_unknown_total")
 	assert.True(t, n == 0, "%v are counted", n)

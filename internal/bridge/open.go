@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
@@ -26,18 +27,18 @@ func (s *stream) read(ctx context.Context, end <-chan struct{}) error {
 	defer cancel()
 	running.Go(func() error {
 		defer cancel()
-		return s.readEpochs(ctx, end)
+		return s.epochs.readEpochs(ctx, end)
 	})
 	running.Go(func() error {
-		s.audits(ctx, s.session.cfg.Audit)
+		s.auditor.audits(ctx, s.session.cfg.Audit)
 		return nil
 	})
 	running.Go(func() error {
-		s.resyncs(ctx)
+		s.resyncer.run(ctx)
 		return nil
 	})
 	running.Go(func() error {
-		s.retryRefused(ctx)
+		s.refusals.retryRefused(ctx)
 		return nil
 	})
 	return running.Wait()
@@ -55,7 +56,7 @@ func (p *session) open(spec *StreamSpec, at source.Stream) (*stream, error) {
 	}
 	s := p.newStream(spec, at)
 	p.streams = append(p.streams, s)
-	s.completing = s.announceSnapshot(true)
+	s.lists.completing = s.lists.announceSnapshot(true)
 	return s, nil
 }
 
@@ -90,47 +91,53 @@ func (p *session) sayFull() {
 // newStream makes a stream of what the store and the log have of it; the caller holds mu.
 func (p *session) newStream(spec *StreamSpec, at source.Stream) *stream {
 	name := at.Name()
-	saved, stored := p.state.Streams[name]
+	saved, known := p.state.Streams[name]
 	s := &stream{
-		Stream: at, name: name, spec: spec, session: p,
-		metrics: p.cfg.Metrics.Stream(p.name, name),
-		tracker: ledger.NewTracker(saved.Position),
-		ledger:  ledger.New(p.state.Rows[name], p.budget.Hold),
-		pending: map[string]*object{}, again: make(chan source.Why, 1), resync: newResyncs(),
-		saved: saved, committed: saved, stored: stored, fingerprint: at.Scope(),
+		identity: identity{Stream: at, name: name, spec: spec, encoder: spec.Encoder(at)},
+		account: delivery.Account{
+			Name: name, Metrics: p.cfg.Metrics.Stream(p.name, name), Incidents: p.incidents.Stream(name), Latest: spec.Latest,
+		},
+		state: state{
+			tracker: ledger.NewTracker(saved.Position), ledger: ledger.New(p.state.Rows[name], p.budget.Hold),
+			pending: map[string]*delivery.Object{}, saved: saved,
+		},
+		parts: parts{
+			epochs: epochs{again: make(chan source.Why, 1)}, resyncer: resyncer{resync: newResyncs()},
+		},
+		session: p, store: stored{committed: saved, known: known},
 	}
-	s.savedAt.Store(&saved.Position)
-	s.refused = refused.New(&p.refusals, &s.saved.Refused)
+	s.assemble()
+	s.store.position.Store(&saved.Position)
+	s.refusals.refused = refused.New(&p.refusals, &s.saved.Refused)
 	s.saved.Kind, s.saved.Namespaced = at.Kind, at.Namespaced
-	s.saved.ResyncDue = saved.ResyncDue || !stored && p.resyncNew && !spec.SkipSnapshot
-	s.encoder = spec.Encoder(at)
-	s.resume()
-	s.olds = p.previous(spec)
-	s.often.set(logEvery)
+	s.saved.ResyncDue = saved.ResyncDue || !known && p.resyncNew && !spec.SkipSnapshot
+	s.epochs.resume()
+	s.before.cache = p.previous(spec)
+	s.account.SayEvery(logEvery)
+	s.publication.undecidedly.Interval = logEvery
 	s.enter()
 	if saved.Retiring {
 		s.left = inNamespaces(p.state.Rows[name])
 	}
 	delete(p.state.Rows, name)
 	s.status = &status{stream: s, since: time.Now()}
-	s.incidents = p.incidents.Stream(name)
 	for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} { // the common ones begin with 0
-		s.metrics.Published(op.String(), string(source.ReasonWatch))
+		s.account.Metrics.Published(op.String(), string(source.ReasonWatch))
 	}
-	s.rate.Sample(s.metrics.Total(), time.Now())
+	s.account.Rate.Sample(s.account.Metrics.Total(), time.Now())
 	return s
 }
 
 // resume has a stream go on with the epoch that is stored, or take a new one where its selection is another. The commit
 // of it precedes the first event. The caller has the stream for itself.
-func (s *stream) resume() {
+func (s *epochs) resume() {
 	s.saved.Epoch = max(s.saved.Epoch, s.ledger.Epoch())
 	s.epoch = s.saved.Epoch
 	s.since.Store(s.saved.Since)
 	switch {
 	case s.saved.Retiring:
 		return // what it has is of another selection
-	case s.saved.Fingerprint == s.fingerprint:
+	case s.saved.Fingerprint == s.Scope():
 	case s.saved.Position == "" && s.saved.Owes.From == "" && s.ledger.Len() == 0:
 		s.takeEpoch(checkpoint.Owes{List: sequence.Reselect})
 	default:
@@ -140,7 +147,7 @@ func (s *stream) resume() {
 		})
 		s.saved.Announced, s.saved.Unannounced, s.saved.Reselected = "", checkpoint.Snapshot{}, true
 	}
-	s.saved.Fingerprint = s.fingerprint
+	s.saved.Fingerprint = s.Scope()
 }
 
 // call takes note of what entries call the resource.

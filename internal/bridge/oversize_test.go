@@ -92,7 +92,7 @@ func TestOversize_what_is_too_large_is_published_without_its_object(t *testing.T
 		log := newFakeLog()
 		log.limit, log.faults = 1000, faults
 		r := start(t, log, &memoryStore{})
-		r.cfg.Oversize, r.cfg.StopOnReject = ReduceOversize, true
+		r.delivery.Oversize, r.delivery.StopOnReject = ReduceOversize, true
 		s := r.stream(nil)
 		expect(t, r.story(s, log), "added 1 object", "updated 2 metadata "+of(2000), "deleted 3 metadata "+of(3000))
 		if failures, oversized := value(t, r.registry, "publish_failures_total"),
@@ -107,7 +107,7 @@ func TestOversize_what_is_too_large_without_its_object_is_rejected(t *testing.T)
 	log := newFakeLog()
 	log.limit = 200 // a rejection is shorter than such a name
 	r := start(t, log, &memoryStore{})
-	r.cfg.Oversize = ReduceOversize
+	r.delivery.Oversize = ReduceOversize
 	name := strings.Repeat("n", 200)
 	s := r.stream(nil)
 	sendBody(t, s, source.Added, name, "1", 10)
@@ -133,7 +133,7 @@ func TestOversize_uploads_hold_up_no_other_object(t *testing.T) {
 	log := &hangingLog{newFakeLog(), make(chan struct{})}
 	log.limit = 1000
 	r := start(t, log, &memoryStore{})
-	r.cfg.Oversize = StoreOversize
+	r.delivery.Oversize = StoreOversize
 	s := r.stream(nil)
 	for i := range workers {
 		sendBody(t, s, source.Added, fmt.Sprint("large", i), strconv.Itoa(i+1), 2000)
@@ -144,33 +144,11 @@ func TestOversize_uploads_hold_up_no_other_object(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
-// What may take long is worked on aside: an upload, a read of the log, and a commit of another number.
-func TestWaits_what_may_take_long_is_worked_on_aside(t *testing.T) {
-	large, first, again := errors.New("too large"), &whole{}, source.Change{Again: unnumbered}
-	for name, c := range map[string]struct {
-		attempt attempt
-		waits   bool
-	}{
-		"a change":                   {attempt{}, false},
-		"an upload":                  {attempt{tooLarge: large}, true},
-		"what is uploaded":           {attempt{tooLarge: large, whole: first}, false},
-		"a rejection":                {attempt{tooLarge: large, rejected: large}, false},
-		"a search in the log":        {attempt{sought: true}, true},
-		"another number":             {attempt{renumbered: true}, true},
-		"the number of a repetition": {attempt{delta: delta{Change: again}}, true},
-	} {
-		p := &session{cfg: &Config{Oversize: StoreOversize}}
-		assert.Equal(t, c.waits, p.waits(&c.attempt), name)
-	}
-	p := &session{cfg: &Config{Oversize: ReduceOversize}}
-	assert.False(t, p.waits(&attempt{tooLarge: large}), "what is too large is published without its object at once")
-}
-
 func TestOversize_what_is_too_large_is_kept_whole_and_referred_to(t *testing.T) {
 	log := &keepingLog{fakeLog: newFakeLog(), kept: map[string]string{}}
 	log.limit = 1000
 	r := start(t, log, &memoryStore{})
-	r.cfg.Oversize = StoreOversize
+	r.delivery.Oversize = StoreOversize
 	update, deletion := "", ""
 	lines := r.story(r.stream(nil), log.fakeLog)
 	for name := range log.kept {
@@ -200,16 +178,16 @@ func TestOversize_what_cannot_be_kept_now_waits_in_sight(t *testing.T) {
 			if tries > 4 {
 				return nil
 			}
-			if err := r.broker.Problem(nil); err == nil || !strings.Contains(err.Error(), "no answer") {
+			if err := r.delivery.Broker.Problem(nil); err == nil || !strings.Contains(err.Error(), "no answer") {
 				t.Errorf("meanwhile the broker's problem is %v", err)
 			}
 			return nil
 		}
-		r.cfg.Oversize = StoreOversize
+		r.delivery.Oversize = StoreOversize
 		lines := r.story(r.stream(nil), log.fakeLog)
 		assert.True(t, len(lines) == 3 && strings.HasPrefix(lines[1], "updated 2 metadata") && len(log.kept) == 2,
 			"the log is %v, and %d are kept", lines, len(log.kept))
-		assert.NoError(t, r.broker.Problem(nil), "everything is published")
+		assert.NoError(t, r.delivery.Broker.Problem(nil), "everything is published")
 		_ = r.stop()
 	})
 }
@@ -221,7 +199,7 @@ func TestOversize_what_will_never_be_kept_is_rejected(t *testing.T) {
 	}
 	log.limit = 1000
 	r := start(t, log, &memoryStore{})
-	r.cfg.Oversize = StoreOversize
+	r.delivery.Oversize = StoreOversize
 	lines := r.story(r.stream(nil), log.fakeLog)
 	expect(t, lines, "added 1 object", "rejected 2 object", "rejected 3 object")
 	assert.Contains(t, string(log.log[1].Data), "no bucket", "the rejection")
@@ -233,7 +211,7 @@ func TestOversize_what_was_published_without_its_object_is_not_repeated(t *testi
 	log.limit = 1000
 	for range 2 {
 		r := start(t, log, store)
-		r.cfg.Oversize = ReduceOversize
+		r.delivery.Oversize = ReduceOversize
 		s := r.stream(nil)
 		sendBody(t, s, source.Updated, "a", "2", 2000)
 		r.settleAndStop()
@@ -241,25 +219,4 @@ func TestOversize_what_was_published_without_its_object_is_not_repeated(t *testi
 		store = &memoryStore{}
 	}
 	assert.Len(t, log.log, 1, "the log is %v", log.lines())
-}
-
-func TestOversize_only_events_are_reduced_and_only_once(t *testing.T) {
-	large := sink.TooLarge(errors.New("2 MiB"))
-	for name, c := range map[string]struct {
-		mode Oversize
-		a    attempt
-		err  error
-		want bool
-	}{
-		"an event":                      {ReduceOversize, attempt{}, large, true},
-		"an event, to be kept":          {StoreOversize, attempt{}, large, true},
-		"not asked for":                 {RejectOversize, attempt{}, large, false},
-		"refused for another reason":    {ReduceOversize, attempt{}, errors.New("no"), false},
-		"reduced already":               {ReduceOversize, attempt{tooLarge: large}, large, false},
-		"what says that it is rejected": {ReduceOversize, attempt{rejected: large}, large, false},
-		"a marker":                      {ReduceOversize, attempt{marker: &marker{}}, large, false},
-	} {
-		p := &session{cfg: &Config{Oversize: c.mode}}
-		assert.Equal(t, c.want, p.reducible(&c.a, c.err), name)
-	}
 }

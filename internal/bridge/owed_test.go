@@ -24,7 +24,7 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	r, s := saved(t, log, store)
 	owed := func(when string, want reader.Owed) {
 		t.Helper()
-		assert.Equal(t, want, s.owed(), "%s: owed", when)
+		assert.Equal(t, want, s.lists.owed(), "%s: owed", when)
 		has := store.state.Streams[s.name].Owes
 		assert.Equal(t, want.Version, has.Version, "%s: the store", when)
 		assert.Equal(t, want.Message, has.Message, "%s: the store", when)
@@ -65,9 +65,9 @@ func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *t
 	log, store := newReadableLog(), &memoryStore{}
 	_, s := saved(t, log, store)
 	s.saved.Announced = "an older one"
-	assert.Equal(t, (reader.Owed{}), s.owed(), "owed")
+	assert.Equal(t, (reader.Owed{}), s.lists.owed(), "owed")
 	s.saved.Owes = checkpoint.Owes{List: sequence.Relist, Version: "40", Cause: "expired"}
-	owed := s.owed()
+	owed := s.lists.owed()
 	assert.False(t, owed.Announced, "owed %+v, and another gap was announced", owed)
 }
 

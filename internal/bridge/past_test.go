@@ -161,7 +161,7 @@ func restarted(t *testing.T, log readableLog, p *past, n int, before, after Stre
 	r = start(t, log, store)
 	r.cfg.Client = p.client(t)
 	s = r.stream(&after)
-	require.NoError(t, s.prime(t.Context()))
+	require.NoError(t, s.before.prime(t.Context()))
 	return r, s
 }
 

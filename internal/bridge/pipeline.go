@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
@@ -34,8 +35,21 @@ type (
 	Filter = spec.Filter
 	// Wildcard names every resource that can be listed and watched, of one group or of all.
 	Wildcard = membership.Wildcard
+	// Oversize says what becomes of an event that is larger than the broker takes.
+	Oversize = delivery.Oversize
+	// RejectedError says that an event cannot be published, and that the pipeline is not to go on without it.
+	RejectedError = delivery.RejectedError
+	// WriterError says that another process publishes as a pipeline.
+	WriterError = delivery.WriterError
 	// Exclusion leaves resources out of a [Wildcard].
 	Exclusion = membership.Exclusion
+)
+
+// What may become of an event that is too large.
+const (
+	RejectOversize = delivery.RejectOversize
+	ReduceOversize = delivery.ReduceOversize
+	StoreOversize  = delivery.StoreOversize
 )
 
 // Config says what a pipeline consists of. All fields are needed except Siblings, Target, Watches, Namespaces,

@@ -36,7 +36,7 @@ func underWay(s *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.pending["default/a"]
-	return o != nil && len(o.pending) == 0
+	return o != nil && len(o.Pending) == 0
 }
 
 // history is what a test did to its objects: the versions of each, in order.
@@ -304,8 +304,8 @@ func TestStream_may_read_what_makes_room(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, r, s := listed(t, "10")
 			s.tracker = ledger.NewTracker(c.position)
-			s.savedAt.Store(&c.saved)
-			s.held, s.saved.Owes.List = c.held, c.list
+			s.store.position.Store(&c.saved)
+			s.epochs.held, s.saved.Owes.List = c.held, c.list
 			for range c.pending {
 				s.tracker.Open("", time.Now())
 			}
@@ -328,7 +328,7 @@ func TestPipeline_does_not_wait_for_what_is_held_of_a_stream_that_retires(t *tes
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { assert.NoError(t, r.retire(t.Context(), ctx, s, always(source.ReasonDeselected), "a test")) })
-		must.Happen(t, "the end of all other objects", func() bool { return s.ledger.Len() <= 1 && s.lacks() })
+		must.Happen(t, "the end of all other objects", func() bool { return s.ledger.Len() <= 1 && s.refusals.lacks() })
 		assert.Zero(t, r.budget.Gone())
 		cancel()
 		running.Wait()

@@ -81,7 +81,7 @@ func TestPrime_asks_only_for_what_is_wanted(t *testing.T) {
 	assert.Equal(t, 0, p.asked, "lists were asked for")
 	r := start(t, newReadableLog(), &memoryStore{})
 	r.cfg.Client = p.client(t)
-	if err := r.stream(&StreamSpec{Olds: true}).prime(t.Context()); err != nil || p.asked != 0 {
+	if err := r.stream(&StreamSpec{Olds: true}).before.prime(t.Context()); err != nil || p.asked != 0 {
 		t.Errorf("%d lists were asked for where there was nothing before, %v", p.asked, err)
 	}
 }
@@ -105,7 +105,7 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	r = start(t, log, store)
 	r.cfg.Client = p.client(t)
 	s = r.stream(&spec)
-	require.NoError(t, s.prime(t.Context()))
+	require.NoError(t, s.before.prime(t.Context()))
 	p.frames[1].send(t, s)
 	r.settle()
 	got := passing(t, log.fakeLog)
@@ -148,9 +148,9 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	r.cfg.Client, r.primeTime = client, 100*time.Millisecond
 	s = r.stream(spec())
 	began := time.Now()
-	require.NoError(t, s.prime(t.Context()))
+	require.NoError(t, s.before.prime(t.Context()))
 	assert.LessOrEqual(t, time.Since(began), primeTime*9/10, "it took")
-	objects, _ := s.olds.Total()
+	objects, _ := s.before.cache.Total()
 	assert.Equal(t, 1, objects, "of %d objects it is known what was before, want 1", objects)
 	next := p.frames[1]
 	next.version = 3

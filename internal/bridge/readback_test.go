@@ -190,7 +190,7 @@ func TestReadBack_a_list_is_announced_once_where_a_stop_comes_between(t *testing
 
 func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	_, store, r, s := listed(t, "10", "a u1 5")
-	window := r.offsets.Begin() // an event that is in the log and not acknowledged, before the one that follows
+	window := r.delivery.Offsets.Begin() // an event that is in the log and not acknowledged, before the one that follows
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	for range 3 {
@@ -198,5 +198,5 @@ func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	}
 	mark := store.state.Log.Marks[0]
 	assert.True(t, mark < 4, "the log is read back from %d, and an event before that may be unknown", mark)
-	r.offsets.End(window, sink.Receipt{}, "")
+	r.delivery.Offsets.End(window, sink.Receipt{}, "")
 }

@@ -126,7 +126,10 @@ func TestReconciler_waits_for_what_was_deleted_with_a_namespace(t *testing.T) {
 		"it exists":                {true, one, membership.Left, time.Time{}, false},
 		"the resource is what was": {false, one, membership.Gone, time.Time{}, false},
 	} {
-		s := &stream{name: "s", Stream: source.Stream{Namespace: "shop"}, ledger: ledger.New(c.rows, nil)}
+		s := &stream{
+			identity: identity{name: "s", Stream: source.Stream{Namespace: "shop"}},
+			state:    state{ledger: ledger.New(c.rows, nil)},
+		}
 		in := &inputs{namespaces: membership.Namespaces{Known: true, All: map[string]catalog.Namespace{}}}
 		if c.exists {
 			in.namespaces.All["shop"] = catalog.Namespace{}

@@ -8,16 +8,23 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
+// refusals has the refused objects of a stream tried again.
+type refusals struct {
+	*stream
+	refused *refused.Objects
+}
+
 // refuse records what was refused of an object; false if the pipeline has as many objects as it may have. The caller
 // holds mu.
-func (s *stream) refuse(key string, d *delta, err error) bool {
-	if !s.refused.Add(key, d.ResourceVersion, count(d)-d.counted, err) {
+func (s *refusals) refuse(key string, d *delivery.Delta, err error) bool {
+	if !s.refused.Add(key, d.ResourceVersion, d.Changes()-d.Counted, err) {
 		return false
 	}
 	if row, exists := s.ledger.Get(key); exists && d.Again != 0 {
@@ -28,32 +35,32 @@ func (s *stream) refuse(key string, d *delta, err error) bool {
 }
 
 // carry has a change stand for those too that were refused of its object before. The caller holds mu.
-func (s *stream) carry(key string, d *delta) {
+func (s *refusals) carry(key string, d *delivery.Delta) {
 	changes, ok := s.refused.Carry(refused.Carried{
-		Key: key, Version: d.ResourceVersion, Changes: count(d) - d.counted, Counted: d.counted > 0,
+		Key: key, Version: d.ResourceVersion, Changes: d.Changes() - d.Counted, Counted: d.Counted > 0,
 		Outcome: d.Listed && d.Reason != source.ReasonRecovered, // what is read back is a change
 	})
 	if ok {
-		d.Count, d.counted = changes, 0
+		d.Count, d.Counted = changes, 0
 	}
 }
 
 // lacksEvent reports whether the log lacks an event of an object.
-func (s *stream) lacksEvent(key string) bool {
+func (s *refusals) lacksEvent(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refused.Has(key)
 }
 
 // lacks reports whether the log lacks the state of an object that was refused.
-func (s *stream) lacks() bool {
+func (s *refusals) lacks() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refused.Len() > 0
 }
 
 // refusals returns how many objects are recorded, and the first of those whose reason is known.
-func (s *stream) refusals() (n int, first Refusal) {
+func (s *refusals) first() (n int, first Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first.Object, first.Err = s.refused.First()
@@ -61,7 +68,7 @@ func (s *stream) refusals() (n int, first Refusal) {
 }
 
 // retryRefused tries refused objects again until ctx ends.
-func (s *stream) retryRefused(ctx context.Context) {
+func (s *refusals) retryRefused(ctx context.Context) {
 	for {
 		var next <-chan time.Time
 		key, at := s.nextRefused()
@@ -79,7 +86,7 @@ func (s *stream) retryRefused(ctx context.Context) {
 }
 
 // nextRefused returns the object that is tried next, and when; an empty key where there is none.
-func (s *stream) nextRefused() (next string, at time.Time) {
+func (s *refusals) nextRefused() (next string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refused.Next()
@@ -88,7 +95,7 @@ func (s *stream) nextRefused() (next string, at time.Time) {
 // retry publishes what the log lacks of an object, as it was at the position. What is newer comes with the watch. An
 // API server that does not tell is asked again later. Where versions are no numbers it cannot be told whether what is
 // read is older than what was refused: the next change or audit shows the object.
-func (s *stream) retry(ctx context.Context, key string) {
+func (s *refusals) retry(ctx context.Context, key string) {
 	position := s.safe()
 	if !s.tries(key, position) {
 		return
@@ -123,7 +130,7 @@ func (s *stream) retry(ctx context.Context, key string) {
 }
 
 // tries reports whether an object can be tried again at a position, and says when it is tried next.
-func (s *stream) tries(key, position string) bool {
+func (s *refusals) tries(key, position string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.triesNow(key, position) {
@@ -136,25 +143,25 @@ func (s *stream) tries(key, position string) bool {
 
 // triesNow reports whether an object can be tried at a position. Where a list is owed, that has the object. The caller
 // holds mu.
-func (s *stream) triesNow(key, position string) bool {
+func (s *refusals) triesNow(key, position string) bool {
 	return s.refused.Ready(key, position) && s.pending[key] == nil && s.steady()
 }
 
 // offer queues what the log lacks of an object that does, or does not, exist at a position. The caller holds mu.
-func (s *stream) offer(key string, c source.Change, exists bool, position string) {
+func (s *refusals) offer(key string, c source.Change, exists bool, position string) {
 	row, known := s.ledger.Get(key)
 	last, order := ledger.LastOf(&row, known), s.order()
 	if exists {
 		c.Epoch, c.Version = s.epoch, s.number(c.ResourceVersion, &row)
-		if s.next(&c, last, true) {
-			s.enqueue(key, delta{Change: c})
+		if s.novelty.next(&c, last, true) {
+			s.enqueue(key, delivery.Delta{Change: c})
 			return
 		}
 	} else if known && row.OwesEnd() {
 		e, _ := order.Missing(last, s.number(position, nil))
 		d := s.end(key, &row, e, c.Reason, c.Seen)
 		if e.Again {
-			d.Again = s.repetition()
+			d.Again = s.novelty.repetition()
 		}
 		d.Ticket, d.Size, d.Listed = c.Ticket, c.Size, true
 		s.enqueue(key, d)

@@ -92,7 +92,7 @@ func TestRefused_end_is_told_by_a_stream_that_retires(t *testing.T) {
 	refuse(log, "stuck")
 	b = runIn(t, w, log, store, shop)
 	must.Happen(t, "the refusal", func() bool {
-		return slices.ContainsFunc(b.session(t).opened(), func(s *stream) bool { return s.lacks() })
+		return slices.ContainsFunc(b.session(t).opened(), func(s *stream) bool { return s.refusals.lacks() })
 	})
 	require.NoError(t, b.stop())
 	refuse(log)
@@ -110,7 +110,7 @@ func TestRefused_end_is_told_once_the_broker_takes_it(t *testing.T) {
 	begun(t, b, log.fakeLog, []StreamSpec{entry})
 	refuse(log, "stuck")
 	w.remove("configmaps", "shop/stuck")
-	must.Happen(t, "the refusal", b.only(t).lacks)
+	must.Happen(t, "the refusal", b.only(t).refusals.lacks)
 	w.put("configmaps", "shop/one", "a=b") // the position passes the end
 	must.Happen(t, "what comes after", func() bool { return slices.Contains(alive(log.fakeLog), "shop/one 5") })
 	require.NoError(t, b.stop())
@@ -132,7 +132,7 @@ func TestRefused_object_is_not_read_from_before_what_a_watch_has_shown(t *testin
 	b := runIn(t, w, log, &memoryStore{}, entry)
 	b.watches(t, b.only(t).name)
 	s := b.only(t)
-	must.Happen(t, "the refusal", s.lacks)
+	must.Happen(t, "the refusal", s.refusals.lacks)
 	ticket := must.Get(s.Admit(t.Context(), fmt.Sprint(w.version+1), 1))(t)
 	w.remove("configmaps", "shop/stuck")
 	w.put("configmaps", "shop/one", "a=b")
@@ -143,8 +143,8 @@ func TestRefused_object_is_not_read_from_before_what_a_watch_has_shown(t *testin
 		})
 	})
 	refuse(log)
-	s.retry(t.Context(), "shop/stuck")
-	must.Happen(t, "an end of what is under way", func() bool { return b.session(t).inFlight.Count() == 0 })
+	s.refusals.retry(t.Context(), "shop/stuck")
+	must.Happen(t, "an end of what is under way", func() bool { return b.session(t).delivery.InFlight.Count() == 0 })
 	assert.Equal(t, []string{"shop/one 5"}, alive(log.fakeLog))
 	s.tracker.Settle(uint64(ticket))
 	require.NoError(t, b.stop())
@@ -255,9 +255,9 @@ func TestRefused_repetition_leaves_a_resync_due_that_is_not_begun_at_once(t *tes
 	r.cfg.Client = (&lister{objects: []string{"a u1 5"}}).client(t)
 	stop := s.resyncsDue(t)
 	must.Happen(t, "two resyncs", func() bool { return s.resyncCount() == 2 })
-	s.resync.mu.Lock()
-	assert.Equal(t, 2*firstResyncAgain, s.resync.after)
-	s.resync.mu.Unlock()
+	s.resyncer.resync.mu.Lock()
+	assert.Equal(t, 2*firstResyncAgain, s.resyncer.resync.after)
+	s.resyncer.resync.mu.Unlock()
 	refuse(log)
 	must.Happen(t, "one that is complete", func() bool { return completeness(log.fakeLog) == "true" })
 	must.Happen(t, "nothing to be due", func() bool {
@@ -266,7 +266,7 @@ func TestRefused_repetition_leaves_a_resync_due_that_is_not_begun_at_once(t *tes
 		return !s.saved.ResyncDue
 	})
 	stop()
-	assert.True(t, s.resync.mayBegin(time.Now(), true), "the next one waits")
+	assert.True(t, s.resyncer.resync.mayBegin(time.Now(), true), "the next one waits")
 }
 
 // resyncsDue has a stream that watches make the resyncs that are due, as one is, until stop is called.
@@ -278,7 +278,7 @@ func (s *stream) resyncsDue(t *testing.T) (stop func()) {
 	s.mu.Unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { s.resyncs(ctx) })
+	running.Go(func() { s.resyncer.run(ctx) })
 	return func() {
 		cancel()
 		running.Wait()
@@ -286,9 +286,9 @@ func (s *stream) resyncsDue(t *testing.T) (stop func()) {
 }
 
 func (s *stream) resyncCount() int {
-	s.resync.mu.Lock()
-	defer s.resync.mu.Unlock()
-	return len(s.resync.ended)
+	s.resyncer.resync.mu.Lock()
+	defer s.resyncer.resync.mu.Unlock()
+	return len(s.resyncer.resync.ended)
 }
 
 // What the log has lost is repaired, without an object. Only a resync tells a consumer what has gone.
@@ -314,7 +314,7 @@ func TestRefused_object_whose_name_another_one_had_survives_a_crash_between_both
 	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Added, "a", "u2", "12", source.ReasonWatch)
 	r.settle()
-	require.True(t, s.lacks())
+	require.True(t, s.refusals.lacks())
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "12"})
 	refuse(log)
 	log.set(func() { log.fails = func(m *sink.Message) bool { return strings.Contains(m.ID, "u2.") } })
@@ -339,7 +339,7 @@ func TestRefused_object_whose_name_another_one_had_has_its_own_end(t *testing.T)
 	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Added, "a", "u2", "12", source.ReasonWatch)
 	r.settle()
-	require.True(t, s.lacks())
+	require.True(t, s.refusals.lacks())
 	refuse(log)
 	send(t, s, source.Deleted, "a", "u2", "13", source.ReasonWatch)
 	r.settle()
@@ -351,7 +351,7 @@ func TestRefused_object_whose_name_another_one_had_has_its_own_end(t *testing.T)
 	})
 	assert.Equal(t, "deleted default/a u1 5 relist 3", log.lines()[len(log.lines())-1])
 	assert.Empty(t, alive(log.fakeLog))
-	assert.False(t, s.lacks())
+	assert.False(t, s.refusals.lacks())
 	r.stopSaved()
 }
 
@@ -402,9 +402,9 @@ func TestRefused_object_does_not_keep_a_rewind_from_ending(t *testing.T) {
 	r, s := startStream(t, log, store)
 	live(t, s, life)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
-	require.True(t, s.lacks())
+	require.True(t, s.refusals.lacks())
 	require.NoError(t, r.save(t.Context()))
-	assert.False(t, s.replaying())
+	assert.False(t, s.epochs.replaying())
 	s.status.State(source.Watching, nil)
 	s.mu.Lock()
 	assert.True(t, s.steady())
@@ -412,10 +412,10 @@ func TestRefused_object_does_not_keep_a_rewind_from_ending(t *testing.T) {
 	refuse(log)
 	before := len(log.lines())
 	r.cfg.Client = lists(t, "20", "a u1 18")
-	s.retry(t.Context(), "default/a")
+	s.refusals.retry(t.Context(), "default/a")
 	s.session.settleNow(t)
 	assert.Equal(t, []string{"updated default/a u1 18 relist 2"}, log.lines()[before:], "it stands for both changes")
-	assert.False(t, s.lacks())
+	assert.False(t, s.refusals.lacks())
 	r.stopSaved()
 }
 
@@ -431,7 +431,7 @@ func TestRefused_end_does_not_keep_another_stream_from_taking_over(t *testing.T)
 	refuse(log, "stuck")
 	b.respecify(t, shop)
 	must.Happen(t, "the refusal", func() bool {
-		return slices.ContainsFunc(b.session(t).opened(), func(s *stream) bool { return s.lacks() })
+		return slices.ContainsFunc(b.session(t).opened(), func(s *stream) bool { return s.refusals.lacks() })
 	})
 	b.respecify(t, all)
 	b.watches(t, "configmaps.v1")
@@ -463,7 +463,7 @@ func (r *rig) retried(s *stream, version string, objects ...string) {
 	r.t.Helper()
 	s.status.State(source.Watching, nil)
 	r.cfg.Client = lists(r.t, version, objects...)
-	s.retry(r.t.Context(), "default/a")
+	s.refusals.retry(r.t.Context(), "default/a")
 	r.settle()
 }
 
@@ -477,7 +477,7 @@ func TestRefused_event_that_the_broker_had_taken_is_looked_for(t *testing.T) {
 	})
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
-	assert.False(t, s.lacks())
+	assert.False(t, s.refusals.lacks())
 	log.set(func() { log.faults = func() fault { return noFault }; log.refuse = nil })
 	send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
 	r.settle()
@@ -511,13 +511,13 @@ func TestRefused_event_that_cannot_be_looked_for_waits(t *testing.T) {
 	})
 	log.reads.Store(false)
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
-	must.Happen(t, "it to be shown", func() bool { return r.broker.Problem(nil) != nil })
-	assert.ErrorContains(t, r.broker.Problem(nil), "no leader")
-	assert.False(t, s.lacks())
+	must.Happen(t, "it to be shown", func() bool { return r.delivery.Broker.Problem(nil) != nil })
+	assert.ErrorContains(t, r.delivery.Broker.Problem(nil), "no leader")
+	assert.False(t, s.refusals.lacks())
 	log.reads.Store(true)
 	r.settle()
-	assert.False(t, s.lacks())
-	require.NoError(t, r.broker.Problem(nil))
+	assert.False(t, s.refusals.lacks())
+	require.NoError(t, r.delivery.Broker.Problem(nil))
 	_ = r.stop()
 	log.wg.Wait()
 }
@@ -530,15 +530,15 @@ func TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older(t *testi
 	send(t, s, source.Updated, "a", "u1", "1001", source.ReasonWatch)
 	cause := &source.RewoundError{Stream: "other", Position: "1000", Server: "500"}
 	r.committing.Lock()
-	s.restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
+	s.epochs.restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
 	r.committing.Unlock()
 	close(gate)
 	r.settle()
 	log.set(func() { log.gate = nil })
-	require.NoError(t, s.renew(t.Context(), cause))
+	require.NoError(t, s.epochs.renew(t.Context(), cause))
 	relist(t, s, "500", "a u1 450")
 	r.settle()
-	require.True(t, s.lacks())
+	require.True(t, s.refusals.lacks())
 	r.stopSaved()
 	refuse(log)
 	r, s = startStream(t, log, store)
@@ -575,7 +575,7 @@ func TestRefused_object_that_waits_long_has_everything_read_again(t *testing.T) 
 	log, _, r, s := listed(t, "10", "x u2 6")
 	refuse(log, "x")
 	r.refusals.Store(refused.Most)
-	r.roomTime = 0
+	r.delivery.RoomTime = 0
 	var restarted atomic.Bool
 	r.restart = func() { restarted.Store(true) }
 	send(t, s, source.Updated, "x", "u2", "11", source.ReasonWatch)
@@ -587,7 +587,7 @@ func TestRefused_object_that_waits_long_has_everything_read_again(t *testing.T) 
 		log.set(func() { tried = tries == 2 })
 		return tried
 	})
-	assert.Equal(t, 1, s.incidents.Past().Rejections, "one event is refused")
+	assert.Equal(t, 1, s.account.Incidents.Past().Rejections, "one event is refused")
 	_ = r.stop()
 }
 
@@ -599,12 +599,12 @@ func TestRefused_event_is_rejected_behind_a_filter_that_leaves_out_what_follows(
 	refuse(log, "a")
 	live(t, s, []happening{{source.Updated, "a", "u1", "11"}, {source.Updated, "a", "u1", "12"}})
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
-	require.True(t, s.lacks())
+	require.True(t, s.refusals.lacks())
 	refuse(log)
 	r.retried(s, "20", "a u1 12")
 	lines := log.lines()
 	assert.Equal(t, "rejected default/a u1 12 relist 2", lines[len(lines)-1])
-	assert.False(t, s.lacks())
+	assert.False(t, s.refusals.lacks())
 	r.stopSaved()
 }
 
@@ -647,7 +647,7 @@ func TestRefused_changes_that_are_published_after_all_stand_for_themselves(t *te
 			refuse(log)
 			live(t, s, c.again)
 			assert.Equal(t, c.want, rates(log, before, "a"))
-			assert.False(t, s.lacks())
+			assert.False(t, s.refusals.lacks())
 			r.stopSaved()
 		})
 	}
@@ -700,8 +700,8 @@ func TestRefused_object_whose_version_is_no_number_is_found_by_an_audit(t *testi
 	refuse(log)
 	r, s = startStream(t, log, store)
 	r.retried(s, "v-3", "a u1 v-2")
-	require.True(t, s.lacks())
-	differing, done, err := s.audit(t.Context())
+	require.True(t, s.refusals.lacks())
+	differing, done, err := s.auditor.audit(t.Context())
 	require.NoError(t, err)
 	assert.True(t, done)
 	assert.Equal(t, []string{"default/a"}, differing)
@@ -719,7 +719,7 @@ func TestResync_that_is_due_remains_due_while_the_log_lacks_an_object(t *testing
 	due := func() (due, later bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.saved.ResyncDue, !s.resync.mayBegin(time.Now(), false)
+		return s.saved.ResyncDue, !s.resyncer.resync.mayBegin(time.Now(), false)
 	}
 	must.Happen(t, "the end of a resync", func() bool { due, later := due(); return !due || later })
 	stop()
@@ -752,9 +752,9 @@ func TestRefused_object_is_not_tried_less_often_because_it_cannot_be_tried_yet(t
 	live(t, s, []happening{{source.Updated, "a", "u1", "11"}})
 	s.status.State(source.Waiting, errors.New("away"))
 	for range 5 {
-		s.retry(t.Context(), "default/a")
+		s.refusals.retry(t.Context(), "default/a")
 	}
-	_, at := s.nextRefused()
+	_, at := s.refusals.nextRefused()
 	assert.LessOrEqual(t, time.Until(at), time.Second)
 	_ = r.stop()
 }
@@ -782,7 +782,7 @@ func TestRefused_object_is_not_read_as_it_was_before(t *testing.T) {
 	refuse(log)
 	r, s = startStream(t, log, store)
 	r.retried(s, "10", "a u1 5")
-	assert.True(t, s.lacks(), "what it was before is taken for what it is")
+	assert.True(t, s.refusals.lacks(), "what it was before is taken for what it is")
 	r.stopSaved()
 }
 
@@ -803,6 +803,6 @@ func TestResync_that_is_due_and_fails_is_not_begun_again_at_once(t *testing.T) {
 	stop := s.resyncsDue(t)
 	must.Happen(t, "a resync", func() bool { return s.resyncCount() == 1 })
 	stop()
-	assert.False(t, s.resync.mayBegin(time.Now(), false))
+	assert.False(t, s.resyncer.resync.mayBegin(time.Now(), false))
 	r.stopSaved()
 }

@@ -134,7 +134,7 @@ func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
 	version, _, ok := s.Resume()
 	require.Equal(t, "600", version, "the version that the server is compared with")
 	require.False(t, ok, "the version that the server is compared with")
-	require.NoError(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "20"}))
+	require.NoError(t, s.epochs.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "20"}))
 	if version, _, _ := s.Resume(); version != "" {
 		t.Errorf("in the new history the server is compared with version %q of the old one", version)
 	}

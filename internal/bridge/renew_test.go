@@ -23,7 +23,8 @@ import (
 func restored(t *testing.T, s *stream) {
 	t.Helper()
 	ctx := must.Within(t, time.Minute)
-	require.NoError(t, s.renew(ctx, &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}))
+	rewound := &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}
+	require.NoError(t, s.epochs.renew(ctx, rewound))
 }
 
 func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
@@ -80,7 +81,7 @@ func TestHistory_begins_behind_what_was_read_before(t *testing.T) {
 		before, gate := s.epoch, log.hold()
 		send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 		renewed := make(chan error, 1)
-		go func() { renewed <- s.renew(t.Context(), &source.RewoundError{Stream: s.name}) }()
+		go func() { renewed <- s.epochs.renew(t.Context(), &source.RewoundError{Stream: s.name}) }()
 		synctest.Wait()
 		assert.Equal(t, before, s.epoch, "while the event is under way")
 		close(gate)
@@ -141,7 +142,7 @@ func TestHistory_begins_where_the_log_is_ahead_of_a_first_list(t *testing.T) {
 	s := r.stream(nil)
 	version, _, ok := s.Resume()
 	require.True(t, version == "801" && !ok, "a server is compared with %q", version)
-	require.NoError(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "300"}))
+	require.NoError(t, s.epochs.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "300"}))
 	snapshot(t, s, "300", "a u1 200", "b u9 250")
 	send(t, s, source.Updated, "b", "u9", "301", source.ReasonWatch)
 	r.settle()
@@ -195,7 +196,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 			}[reason], Version: "1000", Seen: time.Now()})
 			var rewound *source.RewoundError
 			require.True(t, errors.As(err, &rewound), "%s, known %v: the note ended with %v", reason, known, err)
-			require.NoError(t, s.renew(ctx, rewound))
+			require.NoError(t, s.epochs.renew(ctx, rewound))
 			snapshot(t, s, "1000", "a u1 900")
 			send(t, s, source.Deleted, "a", "u1", "1001", source.ReasonWatch)
 			r.settle()

@@ -58,7 +58,7 @@ func live(t *testing.T, s *stream, all []happening) {
 
 func (p *session) settleNow(t *testing.T) {
 	t.Helper()
-	must.Happen(t, "all to be settled", func() bool { return p.inFlight.Count() == 0 })
+	must.Happen(t, "all to be settled", func() bool { return p.delivery.InFlight.Count() == 0 })
 }
 
 // lived is a bridge that has published life, and was stopped.
@@ -158,7 +158,9 @@ func TestReplay_reaches_what_a_crash_left_uncommitted(t *testing.T) {
 
 // Its events would say what the log has last, which a replay is about to change.
 func TestReplay_keeps_a_resync_waiting(t *testing.T) {
-	s := &stream{session: &session{}, tracker: ledger.NewTracker("20"), status: &status{state: source.Watching}}
+	s := &stream{
+		session: &session{}, state: state{tracker: ledger.NewTracker("20")}, status: &status{state: source.Watching},
+	}
 	require.True(t, s.steady(), "without a replay it is not steady")
 	s.saved.Replay.To = "30"
 	assert.False(t, s.steady(), "it does not wait")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -35,8 +36,18 @@ const (
 	firstResyncAgain, lastResyncAgain = time.Second, time.Hour
 )
 
+// resyncer publishes everything that a stream has once more.
+type resyncer struct {
+	*stream
+	resync resyncs
+	// opened is where the log has the marker with which the repair or resync began that runs. Untold: before it the log
+	// has a state that this process does not publish again, because another process has published it.
+	opened uint64
+	untold bool
+}
+
 // resyncs publishes everything that exists again, when it is asked for or due, once at a time, until ctx ends.
-func (s *stream) resyncs(ctx context.Context) {
+func (s *resyncer) run(ctx context.Context) {
 	log := s.session.log.With("stream", s.name)
 	for {
 		n, scheduled, err := s.awaitResync(ctx)
@@ -55,8 +66,8 @@ func (s *stream) resyncs(ctx context.Context) {
 			log.Warn("resync failed", "number", n, "published", told.Published, "err", err)
 			continue
 		}
-		s.metrics.Resyncs.Inc()
-		if s.resync.missed() || s.lacks() {
+		s.account.Metrics.Resyncs.Inc()
+		if s.resync.missed() || s.refusals.lacks() {
 			s.resync.postpone()
 		} else {
 			s.notDue()
@@ -71,7 +82,7 @@ func (s *stream) resyncs(ctx context.Context) {
 
 // awaitResync waits until one is asked for or due, and returns the number that the ids of its events have. The error is
 // ctx's.
-func (s *stream) awaitResync(ctx context.Context) (n int64, scheduled bool, err error) {
+func (s *resyncer) awaitResync(ctx context.Context) (n int64, scheduled bool, err error) {
 	for {
 		s.askIfDue()
 		if n, ok := s.resync.begin(); ok {
@@ -91,7 +102,7 @@ func (s *stream) awaitResync(ctx context.Context) (n int64, scheduled bool, err 
 // dueResync reports whether the slot that now is in was not resynced yet, and when to look again. In the slot in which
 // the stream first watches with a schedule nothing is due: what exists has just been listed, or was published before
 // there was one.
-func (s *stream) dueResync(now time.Time) (due bool, wait time.Duration) {
+func (s *resyncer) dueResync(now time.Time) (due bool, wait time.Duration) {
 	slot := s.slot(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +123,7 @@ func (s *stream) dueResync(now time.Time) (due bool, wait time.Duration) {
 
 // slot returns when the slot began that now is in. Slots of a stream are apart by the time that its schedule says,
 // whatever process asks; those of different streams begin at different times.
-func (s *stream) slot(now time.Time) int64 {
+func (s *resyncer) slot(now time.Time) int64 {
 	every := max(int64(s.spec.Resync/time.Second), 1)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s.session.name + "\x00" + s.name))
@@ -121,24 +132,24 @@ func (s *stream) slot(now time.Time) int64 {
 }
 
 // resynced takes note that the slot is complete. The next commit has it.
-func (s *stream) resynced(slot int64) {
+func (s *resyncer) resynced(slot int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saved.Resynced = slot
 }
 
 // askIfDue asks for the resync that is due because the log may lack the last event of an object.
-func (s *stream) askIfDue() {
+func (s *resyncer) askIfDue() {
 	s.mu.Lock()
 	due := s.saved.ResyncDue && s.steady()
 	s.mu.Unlock()
-	if now := time.Now(); due && s.resync.mayBegin(now, s.lacks()) {
+	if now := time.Now(); due && s.resync.mayBegin(now, s.refusals.lacks()) {
 		s.resync.ask(now)
 	}
 }
 
 // notDue takes note that the resync that was due is in the log.
-func (s *stream) notDue() {
+func (s *resyncer) notDue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saved.ResyncDue = false
@@ -163,7 +174,7 @@ var errOtherEpoch = errors.New("versions do not compare any more, and everything
 
 // republish publishes everything that exists again, between two markers. What changes meanwhile is published by that.
 // It returns when the log has all of it.
-func (s *stream) republish(ctx context.Context, n int64) error {
+func (s *resyncer) republish(ctx context.Context, n int64) error {
 	p := s.session
 	p.committing.Lock()
 	n = p.nextResync(n)
@@ -174,10 +185,10 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	s.mu.Lock()
 	epoch, position := s.epoch, s.position()
 	s.mu.Unlock()
-	started := s.queueMarker(&marker{Marker: source.Marker{
+	started := s.lists.queueMarker(&delivery.Marker{Marker: source.Marker{
 		Kind: source.MarkerResyncStarted, Epoch: epoch, To: position, Number: n, Seen: time.Now(),
 	}})
-	if err := started.wait(ctx); err != nil {
+	if err := started.Wait(ctx); err != nil {
 		return err
 	}
 	s.open(started)
@@ -215,11 +226,11 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 	s.mu.Lock()
 	position = s.position()
 	s.mu.Unlock()
-	completed := s.queueMarker(&marker{Marker: source.Marker{
+	completed := s.lists.queueMarker(&delivery.Marker{Marker: source.Marker{
 		Kind: source.MarkerResyncCompleted, Epoch: epoch, To: position, Number: n, Objects: len(listed),
-		Complete: s.publishesAll() && !s.resync.missed() && !s.lacks(), Seen: time.Now(),
+		Complete: s.publishesAll() && !s.resync.missed() && !s.refusals.lacks(), Seen: time.Now(),
 	}})
-	if err := completed.wait(ctx); err != nil {
+	if err := completed.Wait(ctx); err != nil {
 		return err
 	}
 	s.open(completed)
@@ -228,7 +239,7 @@ func (s *stream) republish(ctx context.Context, n int64) error {
 
 // coming returns the version of what is published instead of a listed object's state: that state, or a newer one that
 // is on its way. If the list does not compare with what was published in the epoch, the stream lists under another one.
-func (s *stream) coming(listed *kube.Item, epoch uint64) uint64 {
+func (s *resyncer) coming(listed *kube.Item, epoch uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row, exists := s.known(listed.Key())
@@ -236,15 +247,15 @@ func (s *stream) coming(listed *kube.Item, epoch uint64) uint64 {
 	// What has happened since explains the difference.
 	ahead := max(row.Version, order.Position) > ledger.Numeric(listed.At)
 	object := objectOf(listed.UID, version, listed.Bytes(), last)
-	object.Pending = s.refused.Has(listed.Key())
+	object.Pending = s.refusals.refused.Has(listed.Key())
 	if !ahead && s.epoch == epoch && s.steady() && order.Listed(object, last) != "" {
-		s.revoke(&source.Change{Ident: listed.Ident}, strconv.FormatUint(max(row.Version, order.Position), 10))
+		s.epochs.revoke(&source.Change{Ident: listed.Ident}, strconv.FormatUint(max(row.Version, order.Position), 10))
 	}
 	return max(version, row.Version)
 }
 
 // unlisted returns what the log has as existing and a list at a version has not: its end is on its way.
-func (s *stream) unlisted(listed map[string]struct{}, version uint64) map[string]struct{} {
+func (s *resyncer) unlisted(listed map[string]struct{}, version uint64) map[string]struct{} {
 	ending := map[string]struct{}{}
 	for key, row := range s.ledger.All() {
 		if _, ok := listed[key]; !ok && row.Version <= version {
@@ -257,12 +268,12 @@ func (s *stream) unlisted(listed map[string]struct{}, version uint64) map[string
 // awaitChanges waits until the log has what the watch brings of objects: of some their states at these versions, or
 // later ones, and of others their ends. What the watch has not brought when it has passed the version of the list does
 // not come. The error is ctx's, or says that the stream reads under another epoch.
-func (s *stream) awaitChanges(
+func (s *resyncer) awaitChanges(
 	ctx context.Context, coming map[string]uint64, ending map[string]struct{}, list, epoch uint64,
 ) error {
 	for {
 		s.mu.Lock()
-		now, position, compares := s.epoch, ledger.Numeric(s.position()), s.mismatch == nil
+		now, position, compares := s.epoch, ledger.Numeric(s.position()), s.epochs.mismatch == nil
 		for key, version := range coming {
 			row, ok := s.ledger.Get(key)
 			told, gone := ok && row.Version >= version, !ok && position >= version
@@ -298,7 +309,7 @@ type content interface {
 
 // republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way
 // then. The error is ctx's.
-func (s *stream) republishOne(
+func (s *resyncer) republishOne(
 	ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter,
 ) (queued bool, err error) {
 	written := encode.Written(item.Bytes())
@@ -322,7 +333,7 @@ func (s *stream) republishOne(
 
 // republishNow queues the state of an object once there is room for it, if the log has it then. Where the stream is not
 // steady by then, that is not known, and nothing is queued. The error is ctx's.
-func (s *stream) republishNow(
+func (s *resyncer) republishNow(
 	ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter,
 ) (queued, steady bool, err error) {
 	if err := limit.Wait(ctx); err != nil {
@@ -337,7 +348,7 @@ func (s *stream) republishNow(
 		return false, false, err
 	}
 	now := time.Now()
-	d := delta{repeated: true, Change: source.Change{
+	d := delivery.Delta{Repeated: true, Change: source.Change{
 		Op: source.Updated, Ident: id, Body: item.Body(), Reason: source.ReasonResync, Seen: now,
 		Ticket: source.Ticket(s.tracker.Open("", now)), Size: size, Listed: true, Again: n,
 		Written: encode.Written(item.Bytes()),
@@ -357,7 +368,7 @@ func (s *stream) republishNow(
 }
 
 // repeats reports whether publishing that state says nothing but what the log has. Only a stream that is steady knows.
-func (s *stream) repeats(id source.Ident, written int64) (repeats, steady bool) {
+func (s *resyncer) repeats(id source.Ident, written int64) (repeats, steady bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.logged(id.Key(), id, written), s.steady()
@@ -365,7 +376,7 @@ func (s *stream) repeats(id source.Ident, written int64) (repeats, steady bool) 
 
 // logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds
 // mu.
-func (s *stream) logged(key string, id source.Ident, written int64) bool {
+func (s *resyncer) logged(key string, id source.Ident, written int64) bool {
 	if s.pending[key] != nil {
 		return false
 	}
@@ -389,12 +400,12 @@ func same(row *checkpoint.Row, id source.Ident, written int64) bool {
 // list has begun, or is due. The caller holds mu.
 func (s *stream) steady() bool {
 	lists := s.saved.Unannounced != (checkpoint.Snapshot{}) || s.saved.Owes.List != sequence.Nothing ||
-		s.distrusted || s.mismatch != nil || s.saved.Replay.To != ""
+		s.epochs.distrusted || s.epochs.mismatch != nil || s.saved.Replay.To != ""
 	return !lists && s.position() != "" && s.status.watching()
 }
 
 // awaitSteady waits until the stream is steady. The error is ctx's.
-func (s *stream) awaitSteady(ctx context.Context) error {
+func (s *resyncer) awaitSteady(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		steady := s.steady()

@@ -30,7 +30,7 @@ func again(t *testing.T, s *stream, objects ...string) (queued int) {
 	for _, o := range objects {
 		f := strings.Fields(o)
 		id := source.Ident{Namespace: "default", Name: f[0], UID: f[1], ResourceVersion: f[2]}
-		ok := must.Get(s.republishOne(t.Context(), id, contentOf(id), 7, rate.NewLimiter(rate.Inf, 1)))(t)
+		ok := must.Get(s.resyncer.republishOne(t.Context(), id, contentOf(id), 7, rate.NewLimiter(rate.Inf, 1)))(t)
 		if ok {
 			queued++
 		}
@@ -104,8 +104,8 @@ func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
 	r.settle()
 	expect(t, log.lines()[before:])
 	row, _ = s.ledger.Get("default/a")
-	assert.True(t, row.ResourceVersion == "9" && s.mismatched() == nil, "the row is %+v, the doubt %v", row,
-		s.mismatched())
+	assert.True(t, row.ResourceVersion == "9" && s.epochs.mismatched() == nil, "the row is %+v, the doubt %v", row,
+		s.epochs.mismatched())
 }
 
 func TestResync_waits_while_a_list_goes_on(t *testing.T) {
@@ -127,8 +127,8 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 			func() { s.status.State(source.Watching, nil) },
 		},
 		"an audit": {
-			func() { s.distrust() },
-			func() { s.mu.Lock(); s.distrusted = false; s.mu.Unlock() },
+			func() { s.epochs.distrust() },
+			func() { s.mu.Lock(); s.epochs.distrusted = false; s.mu.Unlock() },
 		},
 	} {
 		for _, midst := range []bool{false, true} {
@@ -143,7 +143,7 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() {
-					_, err := s.republishOne(t.Context(), id, content, int64(before), rate.NewLimiter(rate.Inf, 1))
+					_, err := s.resyncer.republishOne(t.Context(), id, content, int64(before), rate.NewLimiter(rate.Inf, 1))
 					ended <- err
 				}()
 				select {
@@ -157,10 +157,10 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 				if got := log.lines(); got[len(got)-1] != "updated default/a u1 5 resync" {
 					t.Errorf("the log ends with %v", got[before:])
 				}
-				if n := r.budget.Count(); n != 0 || !s.resync.room.TryAcquire(resyncAhead) {
+				if n := r.budget.Count(); n != 0 || !s.resyncer.resync.room.TryAcquire(resyncAhead) {
 					t.Fatalf("%d changes are open, or what was dropped takes room", n)
 				}
-				s.resync.room.Release(resyncAhead)
+				s.resyncer.resync.room.Release(resyncAhead)
 			})
 		}
 	}
@@ -183,11 +183,12 @@ func TestResync_leaves_another_history_to_its_list(t *testing.T) {
 	log := newFakeLog()
 	_, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
-	require.NoError(t, s.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: "10", Server: "6"}))
+	require.NoError(t, s.epochs.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: "10", Server: "6"}))
 	before := len(log.lines())
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
 	s.mu.Lock()
-	assert.False(t, s.logged("default/a", id, 0), "the log is said to have a state of the history that has just begun")
+	assert.False(t, s.resyncer.logged("default/a", id, 0),
+		"the log is said to have a state of the history that has just begun")
 	s.mu.Unlock()
 	expect(t, log.lines()[before:])
 }
@@ -228,16 +229,18 @@ func TestResync_slots_are_the_same_for_all_processes_and_spread_over_streams(t *
 	spec := StreamSpec{Resync: time.Hour}
 	begins := map[int64]bool{}
 	for i := range 50 {
-		s := &stream{name: fmt.Sprintf("configmaps.v1/ns-%d", i), spec: &spec, session: s.session}
+		s := (&stream{
+			identity: identity{name: fmt.Sprintf("configmaps.v1/ns-%d", i), spec: &spec}, session: s.session,
+		}).assemble()
 		now := time.Unix(1_764_000_000, 0)
-		first := s.slot(now)
+		first := s.resyncer.slot(now)
 		begins[first%3600] = true
 		age := now.Unix() - first
 		assert.True(t, age >= 0 && age < 3600, "at %d the slot began at %d", now.Unix(), first)
 		for second := range int64(3600) {
-			at := s.slot(time.Unix(first+second, 999))
+			at := s.resyncer.slot(time.Unix(first+second, 999))
 			require.Equal(t, first, at, "%d seconds into the slot", second)
-			require.Equal(t, first+3600, s.slot(time.Unix(first+second+3600, 0)), "%d seconds into the slot", second)
+			require.Equal(t, first+3600, s.resyncer.slot(time.Unix(first+second+3600, 0)), "%d seconds into the slot", second)
 		}
 	}
 	assert.GreaterOrEqual(t, len(begins), 45, "50 streams begin at %d times", len(begins))
@@ -248,7 +251,7 @@ func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
 	s := r.stream(&StreamSpec{Resync: time.Hour})
 	now := time.Unix(1_764_000_000, 0)
 	due := func(after time.Duration) bool {
-		is, wait := s.dueResync(now.Add(after))
+		is, wait := s.resyncer.dueResync(now.Add(after))
 		assert.True(t, wait > 0 && wait <= resyncDelay, "it is looked again in %v", wait)
 		return is
 	}
@@ -262,7 +265,7 @@ func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
 	}{{time.Hour, true}, {time.Hour, true}, {100 * time.Hour, true}} {
 		assert.Equal(t, c.due, due(c.after), "after %v it is due", c.after)
 	}
-	s.resynced(s.slot(now.Add(time.Hour)))
+	s.resyncer.resynced(s.resyncer.slot(now.Add(time.Hour)))
 	assert.False(t, due(time.Hour), "it is due twice in a slot, or not in the next")
 	assert.True(t, due(2*time.Hour), "it is due twice in a slot, or not in the next")
 	if due(-200 * time.Hour); due(-200*time.Hour) || !due(-199*time.Hour) {
@@ -337,14 +340,14 @@ func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 		return all[0]
 	}
 	first := ask()
-	must.Happen(t, "a full room", func() bool { return b.current.Load().inFlight.Count() == resyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == resyncAhead })
 	if told := b.State().Resyncs; len(told) != 1 || told[0].Stream != "configmaps.v1" || told[0].Listed == 0 {
 		t.Errorf("of what runs it is told %+v", told)
 	}
 	second, third := ask(), ask()
 	assert.True(t, first.Number != second.Number && second.Number == third.Number && second.State == ResyncQueued,
 		"asked for %+v, %+v and %+v", first, second, third)
-	assert.Equal(t, resyncAhead, b.current.Load().inFlight.Count(), "on their way")
+	assert.Equal(t, resyncAhead, b.current.Load().delivery.InFlight.Count(), "on their way")
 	open()
 	must.Happen(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
 	numbers, _ := resyncsIn(log)
@@ -393,7 +396,7 @@ func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
 	}
 	state("before it runs", ResyncRefused, ResyncRefused, ResyncRefused)
 	s := newSession(&b.cfg, newFakeLog())
-	defer s.queue.ShutDown()
+	defer s.delivery.ShutDown()
 	b.current.Store(s)
 	state("before it is known what there is", ResyncRefused, ResyncRefused, ResyncRefused)
 	pods, wildcard := &b.cfg.Streams[0], &b.cfg.Streams[1]
@@ -423,7 +426,7 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 		return b, s
 	}
 	b, s := run(0)
-	slot := s.slot(time.Now())
+	slot := s.resyncer.slot(time.Now())
 	require.NoError(t, b.stop())
 	if numbers, _ := resyncsIn(log.fakeLog); len(numbers) > 0 || store.state.Streams[s.name].Resynced != slot {
 		t.Fatalf("published again are %v, the slot is %d, stored %+v", numbers, slot, store.state.Streams[s.name])
@@ -465,7 +468,7 @@ func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
 	api, log, b, open := gated(t)
 	s := b.only(t)
 	must.Get(StartResyncs([]*Pipeline{b.Pipeline}, "", nil))(t)
-	must.Happen(t, "a full room", func() bool { return b.current.Load().inFlight.Count() == resyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == resyncAhead })
 	api.setAway(true)
 	must.Happen(t, "the failing watch", func() bool { return !s.status.watching() })
 	open()
@@ -511,11 +514,11 @@ func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
 		testContent: contentOf(id),
 		first:       func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) },
 	}
-	queued, steady, err := s.republishNow(t.Context(), id, content, 7, rate.NewLimiter(rate.Inf, 1))
+	queued, steady, err := s.resyncer.republishNow(t.Context(), id, content, 7, rate.NewLimiter(rate.Inf, 1))
 	assert.True(t, !queued && steady && err == nil, "queued %v, steady %v, error %v", queued, steady, err)
 	close(gate)
 	log.set(func() { log.gate = nil })
 	r.settle()
 	n := s.tracker.Pending()
-	assert.True(t, n == 0 && s.resync.room.TryAcquire(resyncAhead), "%d tickets are open, or there is no room", n)
+	assert.True(t, n == 0 && s.resyncer.resync.room.TryAcquire(resyncAhead), "%d tickets are open, or there is no room", n)
 }

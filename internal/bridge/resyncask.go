@@ -87,9 +87,9 @@ func Resyncs(pipelines []*Pipeline) []Resync {
 func (p *session) resyncs() []Resync {
 	var all []Resync
 	for _, s := range p.opened() {
-		s.resync.mu.Lock()
-		known := s.resync.all()
-		s.resync.mu.Unlock()
+		s.resyncer.resync.mu.Lock()
+		known := s.resyncer.resync.all()
+		s.resyncer.resync.mu.Unlock()
 		for _, r := range known {
 			all = append(all, s.named(r))
 		}
@@ -199,7 +199,7 @@ func (p *Pipeline) startResync(t target) Resync {
 	steady := s.steady()
 	s.mu.Unlock()
 	if steady {
-		return s.named(s.resync.ask(time.Now()))
+		return s.named(s.resyncer.resync.ask(time.Now()))
 	}
 	state, problem := s.status.now()
 	why := "it is " + state.String()

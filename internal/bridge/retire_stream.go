@@ -24,7 +24,7 @@ func (p *session) close(s *stream) {
 	defer p.committing.Unlock()
 	saved, _, _ := s.checkpoint()
 	rows := s.ledger.Rows()
-	if !saved.Equal(&s.committed) || !s.stored { // another stream may have ended its history since it was saved
+	if !saved.Equal(&s.store.committed) || !s.store.known { // another stream may have ended its history since it was saved
 		p.unopenedChanged(s.name, saved)
 	}
 	p.mu.Lock()
@@ -43,11 +43,11 @@ func (p *session) drop(s *stream) {
 	}
 	p.streams = left
 	s.ledger.Uncount()
-	if s.olds != nil {
-		s.olds.Close()
+	if s.before.cache != nil {
+		s.before.cache.Close()
 	}
-	s.refused.Close()
-	s.metrics.Drop()
+	s.refusals.refused.Close()
+	s.account.Metrics.Drop()
 	p.incidents.Forget(s.name)
 }
 
@@ -104,7 +104,7 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 	if err != nil {
 		return nil, err
 	}
-	s.stored = s.stored && before
+	s.store.known = s.store.known && before
 	s.status.retires()
 	return s, nil
 }
@@ -122,11 +122,11 @@ func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf,
 	if err := p.save(ctx); err != nil {
 		return err
 	}
-	n := s.deleteAll(reason)
+	n := s.lists.deleteAll(reason)
 	if err := s.tracker.Await(ctx); err != nil {
 		return err
 	}
-	for s.lacks() { // the stream is not read, and does not try them again itself
+	for s.refusals.lacks() { // the stream is not read, and does not try them again itself
 		if err := pause.For(asked, refused.FirstDelay); err != nil {
 			if err := p.save(ctx); err != nil {
 				return err
@@ -134,7 +134,7 @@ func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf,
 			p.close(s)
 			return nil
 		}
-		s.deleteAll(reason)
+		s.lists.deleteAll(reason)
 		if err := s.tracker.Await(ctx); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf,
 }
 
 // deleteAll queues the end of all that the log has as existing, and returns of how many objects.
-func (s *stream) deleteAll(reason reasonOf) (n int) {
+func (s *listProgress) deleteAll(reason reasonOf) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -163,13 +163,13 @@ func (s *stream) deleteAll(reason reasonOf) (n int) {
 		}
 		d := s.end(key, &row, e, reason(row.UID), now)
 		if e.Again {
-			d.Again = s.repetition()
+			d.Again = s.novelty.repetition()
 		}
 		d.Ticket = source.Ticket(s.tracker.Open("", now))
 		s.enqueue(key, d)
 		n++
 	}
-	s.refused.RemoveIf(func(key string) bool { return s.pending[key] == nil }) // nothing of them is on its way
+	s.refusals.refused.RemoveIf(func(key string) bool { return s.pending[key] == nil }) // nothing of them is on its way
 	return n
 }
 

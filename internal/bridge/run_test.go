@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -73,7 +74,7 @@ func TestRun_a_stop_drains_what_was_read(t *testing.T) {
 	s := b.only(t)
 	must.Happen(t, "the events", func() bool {
 		return s.tracker.Pending() == 20 &&
-			b.current.Load().inFlight.Count() == 20
+			b.current.Load().delivery.InFlight.Count() == 20
 	})
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
@@ -216,11 +217,11 @@ func TestReadyz_a_broker_that_takes_nothing_of_an_object_is_told_until_it_does(t
 	r.refusals.Store(refused.Most)
 	log.refuse = func(*sink.Message) bool { return true }
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	must.Happen(t, "the refusal", func() bool { return r.broker.Problem(nil) != nil })
+	must.Happen(t, "the refusal", func() bool { return r.delivery.Broker.Problem(nil) != nil })
 	log.set(func() { log.refuse = nil })
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch) // comes before the timer
 	r.settle()
-	assert.NoError(t, r.broker.Problem(nil), "everything is published, and the broker is still said to refuse")
+	assert.NoError(t, r.delivery.Broker.Problem(nil), "everything is published, and the broker is still said to refuse")
 	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 2 watch")
 }
 
@@ -310,7 +311,7 @@ func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 	at := &rest.Config{Host: newAPIServer(t, 10).URL}
 	client := must.Get(kube.NewClient(at))(t)
 	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
-	st := &status{stream: &stream{session: &session{cfg: &Config{Catalog: catalog}}}}
+	st := &status{stream: (&stream{session: &session{cfg: &Config{Catalog: catalog}}}).assemble()}
 	now, looks := time.Now(), 0
 	for range 3600 {
 		before := st.asked
@@ -331,10 +332,10 @@ func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 // A stream that has watched may wait for a while, and is ready; one that has not is not.
 func TestStatus_is_ready_for_a_while_without_its_watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &status{stream: &stream{
-			session: &session{log: slog.New(slog.DiscardHandler)}, spec: &StreamSpec{},
-			incidents: &health.StreamIncidents{},
-		}}
+		st := &status{stream: (&stream{
+			session:  &session{log: slog.New(slog.DiscardHandler)},
+			identity: identity{spec: &StreamSpec{}}, account: delivery.Account{Incidents: &health.StreamIncidents{}},
+		}).assemble()}
 		gone := errors.New("gone")
 		st.State(source.Listing, gone)
 		assert.Equal(t, "gone", st.ready(), "before it has watched")
@@ -361,9 +362,10 @@ func TestStatus_of_a_wildcard_says_once_why_a_stream_waits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				logged := &testlog.Text{}
-				st := &status{stream: &stream{
-					session: &session{log: logged.Logger()}, spec: &c.spec, incidents: &health.StreamIncidents{},
-				}}
+				st := &status{stream: (&stream{
+					session:  &session{log: logged.Logger()},
+					identity: identity{spec: &c.spec}, account: delivery.Account{Incidents: &health.StreamIncidents{}},
+				}).assemble()}
 				for range 2 {
 					st.State(source.Listing, errors.New("not permitted"))
 					<-time.After(health.UnreadyAfter)

@@ -74,9 +74,9 @@ func (p *session) unready() []string {
 		return []string{fmt.Sprintf("pipeline %s: checkpoint: %v", p.name, err)} // nothing has begun
 	}
 	var lines []string
-	if err := p.broker.Problem(p.sink.Ready()); err != nil {
+	if err := p.delivery.Broker.Problem(p.sink.Ready()); err != nil {
 		lines = append(lines, fmt.Sprintf("pipeline %s: broker: %v", p.name, err))
-	} else if since, err := p.refusing(); err != nil {
+	} else if since, err := p.delivery.Broker.Refusing(); err != nil {
 		lines = append(lines, fmt.Sprintf("pipeline %s: broker: it answers, and for %v has refused something: %v", p.name,
 			time.Since(since).Round(time.Second), err))
 	}

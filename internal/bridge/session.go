@@ -13,15 +13,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -39,31 +36,21 @@ const (
 // session is a pipeline between two starts from its checkpoint. What it knows it has read there and from the log, so
 // that a session that is given up needs no more care than a process that was killed.
 type session struct {
-	cfg   *Config
-	name  string
-	log   *slog.Logger
-	sink  sink.Sink
-	queue workqueue.TypedDelayingInterface[*object]
-	// aside has objects that the queue has given out, and that wait for more than the broker's acknowledgement.
-	aside     workqueue.TypedInterface[*object]
-	budget    *delivery.Budget
-	memory    *memory
-	publisher sink.Publisher
-	retrier   *sink.Retrier
-	began     time.Time
+	cfg      *Config
+	name     string
+	log      *slog.Logger
+	sink     sink.Sink
+	budget   *delivery.Budget
+	began    time.Time
+	delivery *delivery.Deliverer
 	// incidents are the pipeline's.
 	incidents *health.Incidents
-	inFlight  delivery.InFlight
-	broker    health.Broker
-	offsets   *delivery.Offsets
-	// lanes is nil where the broker refuses what dead processes have sent without them, or is not asked to.
-	lanes *delivery.Lanes[*object]
 	// fenced says that the broker refuses what a replaced process publishes late.
 	fenced bool
 	// failure takes what ends the session, from who must not block.
 	failure chan error
-	// primeTime and roomTime are the constants, but in tests.
-	primeTime, roomTime time.Duration
+	// primeTime is the constant, but in tests.
+	primeTime time.Duration
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
 	saved atomic.Int64
 	state *checkpoint.State
@@ -75,10 +62,6 @@ type session struct {
 	epochs *ledger.Epochs
 	// counted: the loss of the log for which the session before ended is counted.
 	counted bool
-	// saying limits how often it is said that the broker refuses something.
-	saying rate.Sometimes
-	// sayingWriter limits how often it is said that another process publishes as the pipeline.
-	sayingWriter rate.Sometimes
 	// checkpoint says why the checkpoint cannot be read or saved. Loading: it is being read.
 	checkpoint health.Condition
 	loading    atomic.Bool
@@ -124,23 +107,18 @@ type session struct {
 
 func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
-		cfg: c, name: c.Name, log: c.Log, sink: to, memory: newMemory(), offsets: delivery.NewOffsets(),
+		cfg: c, name: c.Name, log: c.Log, sink: to,
 		failure: make(chan error, 1), met: make(chan struct{}),
-		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime, roomTime: refused.LastDelay,
-		saying:       rate.Sometimes{Interval: health.UnreadyAfter},
-		sayingWriter: rate.Sometimes{Interval: health.UnreadyAfter},
-		began:        time.Now(), incidents: &health.Incidents{}, epochs: &ledger.Epochs{},
+		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime,
+		began: time.Now(), incidents: &health.Incidents{}, epochs: &ledger.Epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
-		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[*object]{}),
-		aside: workqueue.NewTyped[*object](),
 	}
 	p.budget = delivery.NewBudget(c.Buffer)
-	retries := c.Metrics.Pipeline(c.Name).Retries
-	p.retrier = sink.Retry(to, sink.Policy{OnRetry: func(_ *sink.Message, cause error) {
-		retries.Inc()
-		p.sayRefused(cause)
-	}})
-	p.publisher = p.retrier
+	p.delivery = delivery.New(delivery.Config{
+		Pipeline: c.Name, Sink: to, Log: c.Log, Metrics: c.Metrics.Pipeline(c.Name), Oversize: c.Oversize,
+		StopOnReject: c.StopOnReject, Leased: c.Term != nil, Epochs: p.epochs, Incidents: p.incidents,
+		Refused: &p.refusals, Renumber: p.renumber, Fail: p.fail, Restart: func() { p.restart() },
+	})
 	for _, spec := range p.specs() {
 		p.unbegun[spec] = struct{}{}
 	}
@@ -152,7 +130,7 @@ var errDelivery = errors.New("delivery has failed")
 
 // run is as [Pipeline.Run], and returns a [sink.RewoundError] where the log was found to have lost something.
 func (p *session) run(ctx context.Context) error {
-	defer p.shutDown()
+	defer p.delivery.ShutDown()
 	state, err := p.load(ctx)
 	if err != nil {
 		return p.ended(err)
@@ -179,7 +157,7 @@ func (p *session) run(ctx context.Context) error {
 	if err == nil {
 		p.drain(failed)
 	}
-	p.shutDown()
+	p.delivery.ShutDown()
 	stop()
 	if errors.Is(err, errDelivery) {
 		err = nil
@@ -224,15 +202,15 @@ func (p *session) readAll(ctx, failed context.Context) error {
 
 func (p *session) deliver(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return p.sink.Run(ctx) })
-	g.Go(func() error { return p.retrier.Run(ctx) })
+	g.Go(func() error { return p.delivery.Broker.Retrier.Run(ctx) })
 	g.Go(func() error { return p.commits(ctx) })
 	for range workers {
 		g.Go(func() error {
-			p.work(ctx)
+			p.delivery.Work(ctx)
 			return nil
 		})
 		g.Go(func() error {
-			p.workAside(ctx)
+			p.delivery.WorkAside(ctx)
 			return nil
 		})
 	}
@@ -247,15 +225,26 @@ func (p *session) deliver(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error {
 		// A failure of the sink ends the workers too.
 		<-ctx.Done()
-		p.shutDown()
+		p.delivery.ShutDown()
 		return nil
 	})
 }
 
-// shutDown ends the workers.
-func (p *session) shutDown() {
-	p.queue.ShutDown()
-	p.aside.ShutDown()
+// fail ends the session.
+func (p *session) fail(err error) {
+	select {
+	case p.failure <- err:
+	default: // it ends already
+	}
+}
+
+// renumber gives a republished event another number, because the log has the event of this one before other events of
+// the object. The number is durable when it returns. The error is ctx's, or permanent.
+func (p *session) renumber(ctx context.Context) (int64, error) {
+	p.committing.Lock()
+	n := p.nextResync(0)
+	p.committing.Unlock()
+	return n, p.save(ctx)
 }
 
 // ended leaves out what only says that the session, or a spec, was stopped.
@@ -293,12 +282,12 @@ func (p *session) opened() []*stream {
 func (p *session) drain(failed context.Context) {
 	ctx, cancel := context.WithTimeout(failed, p.cfg.Drain)
 	defer cancel()
-	if n := p.inFlight.Count(); n > 0 {
+	if n := p.delivery.InFlight.Count(); n > 0 {
 		p.log.Info("stopping: waiting for the broker to acknowledge what was read", "objects", n, "at most",
 			p.cfg.Drain.String())
 	}
-	if err := p.inFlight.Wait(ctx); err != nil {
+	if err := p.delivery.InFlight.Wait(ctx); err != nil {
 		p.log.Warn("stopped before everything was acknowledged; the rest follows after the next start",
-			"objects", p.inFlight.Count())
+			"objects", p.delivery.InFlight.Count())
 	}
 }

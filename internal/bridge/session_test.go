@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
@@ -188,7 +189,7 @@ func TestMarks_know_of_an_event_before_its_ticket_is_settled(t *testing.T) {
 	for name, publish := range map[string]func(*stream){
 		"a change": func(s *stream) { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) },
 		"a marker": func(s *stream) {
-			s.queueMarker(&marker{Marker: source.Marker{Kind: source.MarkerGap, To: "11", Seen: time.Now()}})
+			s.lists.queueMarker(&delivery.Marker{Marker: source.Marker{Kind: source.MarkerGap, To: "11", Seen: time.Now()}})
 		},
 	} {
 		log, _, r, s := listed(t, "10", "a u1 5")
@@ -196,7 +197,7 @@ func TestMarks_know_of_an_event_before_its_ticket_is_settled(t *testing.T) {
 		publish(s)
 		high := make(chan uint64, 1)
 		ticket := s.tracker.OpenBarrier(time.Now(), func() {
-			ends, _ := r.offsets.Ends()
+			ends, _ := r.delivery.Offsets.Ends()
 			high <- ends[0]
 		})
 		close(gate)

@@ -111,8 +111,8 @@ func (p *session) now(now time.Time) State {
 		Loss:        p.incidents.Loss(), Writer: p.incidents.Writer(),
 	}
 	st.Ready = len(st.Unready) == 0
-	st.Broker = p.broker.State(p.sink.Ready())
-	if since, cause := p.retrier.Failing(); cause != nil && st.Broker.Err == nil {
+	st.Broker = p.delivery.Broker.State(p.sink.Ready())
+	if since, cause := p.delivery.Broker.Retrier.Failing(); cause != nil && st.Broker.Err == nil {
 		st.Broker.Since, st.Broker.Refused = since, cause
 	}
 	st.Checkpoint = p.checkpointState()
@@ -168,15 +168,15 @@ func unopened(spec *StreamSpec, why error) StreamState {
 func (s *stream) now(now time.Time) StreamState {
 	st := StreamState{
 		Name: s.name, Namespace: s.Namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector, Open: true,
-		Objects: s.ledger.Len(), Position: s.tracker.Position(), Past: s.incidents.Past(),
+		Objects: s.ledger.Len(), Position: s.tracker.Position(), Past: s.account.Incidents.Past(),
 	}
 	if opened, ok := s.tracker.Oldest(); ok {
 		st.Unsettled = max(now.Sub(opened), 0)
 	}
-	total := s.metrics.Total()
-	st.Published, st.PerSecond, st.LastEvent = int64(total), s.rate.PerSecond(total, now), s.rate.Last()
+	total := s.account.Metrics.Total()
+	st.Published, st.PerSecond, st.LastEvent = int64(total), s.account.Rate.PerSecond(total, now), s.account.Rate.Last()
 	st.Degraded = s.status.degraded() != ""
-	st.Refused, st.Refusal = s.refusals()
+	st.Refused, st.Refusal = s.refusals.first()
 	t := s.status
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -73,7 +73,7 @@ func (t *status) observe(s source.State, err error) {
 		log.Info("stream lists")
 	}
 	if err == nil && s == source.Watching {
-		t.stream.incidents.Recovered()
+		t.stream.account.Incidents.Recovered()
 	}
 }
 
@@ -91,7 +91,7 @@ func (t *status) failed(log *slog.Logger, err error) {
 		log.Warn("stream still waits", "since", since.Format(time.TimeOnly), "err", err)
 	case health.Nothing, health.Ends:
 	}
-	t.stream.incidents.Failed(since, err)
+	t.stream.account.Incidents.Failed(since, err)
 }
 
 // missed has the catalog look, ever more seldom: the resource, or its version, may be gone. The caller holds mu.
@@ -118,7 +118,7 @@ func (t *status) retires() {
 }
 
 // Restarted implements source.Observer.
-func (t *status) Restarted(reason string) { t.stream.metrics.Restarted(reason) }
+func (t *status) Restarted(reason string) { t.stream.account.Metrics.Restarted(reason) }
 
 // now returns what the stream does, and what keeps it from that.
 func (t *status) now() (s source.State, problem string) {
@@ -140,7 +140,7 @@ func (t *status) watching() bool {
 // be read, or is not to be had. Empty if that is not so.
 func (t *status) degraded() string {
 	_, err := t.waits.Problem()
-	if t.stream.spec.Wildcard == nil || !ownFailure(err, t.stream.tells()) {
+	if t.stream.spec.Wildcard == nil || !ownFailure(err, t.stream.epochs.tells()) {
 		return ""
 	}
 	return err.Error()

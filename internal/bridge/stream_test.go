@@ -46,7 +46,7 @@ func TestStream_commits_the_version_of_a_list_and_that_nothing_is_owed_at_once(t
 	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}})
 	ticket := s.tracker.Open("", time.Now())
 	s.mu.Lock()
-	s.complete = &source.Progress{Version: "20"}
+	s.lists.complete = &source.Progress{Version: "20"}
 	s.mu.Unlock()
 	s.tracker.Bookmark("20")
 	require.NoError(t, r.save(t.Context()))
@@ -62,8 +62,8 @@ func TestStream_commits_the_version_of_a_list_and_that_nothing_is_owed_at_once(t
 func TestStream_owes_what_does_not_compare_although_a_list_is_complete(t *testing.T) {
 	_, store, r, s := listed(t, "10", "a u1 5")
 	s.mu.Lock()
-	s.complete = &source.Progress{Version: "10"}
-	s.mismatch = &source.RewoundError{Stream: s.name}
+	s.lists.complete = &source.Progress{Version: "10"}
+	s.epochs.mismatch = &source.RewoundError{Stream: s.name}
 	s.saved.Owes = checkpoint.Owes{List: sequence.Republish, Cause: string(source.CauseRestored)}
 	s.mu.Unlock()
 	require.NoError(t, r.save(t.Context()))
@@ -235,7 +235,7 @@ func startLatest(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *st
 	r := start(t, log, store)
 	s := r.stream(&StreamSpec{Latest: true})
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	must.Happen(t, "the first event to be under way", func() bool { return r.queue.Len() == 0 && underWay(s) })
+	must.Happen(t, "the first event to be under way", func() bool { return r.delivery.Len() == 0 && underWay(s) })
 	return r, s
 }
 
@@ -402,16 +402,15 @@ func TestStream_latest_leaves_no_object_in_the_queue_with_nothing_to_do(t *testi
 	to := &swiftLog{}
 	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg,
 		to)
-	defer p.queue.ShutDown()
-	p.publisher, p.state = to, &checkpoint.State{}
+	defer p.delivery.ShutDown()
+	p.delivery.Publisher, p.state = to, &checkpoint.State{}
 	s, err := p.open(&StreamSpec{Latest: true, Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
 		source.Stream{Resource: configMaps})
 	require.NoError(t, err)
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
-	o, _ := p.queue.Get()
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
-	p.publish(t.Context(), o)
-	assert.Equal(t, 0, p.queue.Len(), "objects are in the queue")
+	p.delivery.Next(t.Context())
+	assert.Equal(t, 0, p.delivery.Len(), "objects are in the queue")
 	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
 }
 

@@ -4,7 +4,6 @@ package bridge
 
 import (
 	"context"
-	"fmt"
 )
 
 // lost has f called when the term is not held any more, and returns how to end that. There may be no term.
@@ -45,20 +44,3 @@ func (p *session) sayPublishing() {
 	}
 	p.log.Info("publishing", "to", p.cfg.Target, "writerterm", *p.term)
 }
-
-// overtakenError says that a writer of a later term has published: this one leads no more.
-type overtakenError struct {
-	object    string
-	term, own int64
-}
-
-func (e *overtakenError) Error() string {
-	return fmt.Sprintf("the log has an event of %s by the writer of term %d, and this is the one of term %d", e.object,
-		e.term, e.own)
-}
-
-// Taken implements what [checkpoint.IsTaken] asks for.
-func (*overtakenError) Taken() bool { return true }
-
-// Permanent implements what [checkpoint.IsPermanent] asks for.
-func (*overtakenError) Permanent() bool { return true }

@@ -176,7 +176,7 @@ func TestTerm_a_former_leader_ends_where_the_next_one_has_published(t *testing.T
 		epoch := int64(i + 1)
 		w := start(t, log, &memoryStore{})
 		under(t, w.cfg, epoch)
-		w.term = &epoch
+		w.term, w.delivery.Term, w.delivery.Leased = &epoch, &epoch, true
 		writers[i], streams[i] = w, w.stream(&StreamSpec{Encoding: encode.Config{WriterTerm: i + 1}})
 	}
 	send(t, streams[0], source.Added, "o", "u", "1", source.ReasonWatch)

@@ -39,10 +39,10 @@ func Bridges() map[string]Bridge {
 	return map[string]Bridge{
 		"a needless gap after a kill": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/open.go", Old: "	s.incidents = p.incidents.Stream(name)\n",
-				New: `	s.incidents = p.incidents.Stream(name)
+				File: "internal/bridge/open.go", Old: "	s.epochs.resume()\n",
+				New: `	s.epochs.resume()
 	if saved.Position != "" {
-		s.again <- source.Why{Cause: source.CauseExpired, Message: "too old resource version: 1 (2)"}
+		s.epochs.again <- source.Why{Cause: source.CauseExpired, Message: "too old resource version: 1 (2)"}
 	}
 `,
 			}},
@@ -58,11 +58,11 @@ func Bridges() map[string]Bridge {
 		},
 		"a gap from version 0": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/list.go", Old: "	if err := s.announce(m).wait(ctx); err != nil {\n",
+				File: "internal/bridge/list.go", Old: "	if err := s.announce(m).Wait(ctx); err != nil {\n",
 				New: `	if gap {
 		m.From = "0"
 	}
-	if err := s.announce(m).wait(ctx); err != nil {
+	if err := s.announce(m).Wait(ctx); err != nil {
 `,
 			}},
 			Faults: []string{restarted, restarted, restarted}, // a gap needs a stream that is behind
@@ -91,10 +91,10 @@ func Bridges() map[string]Bridge {
 		},
 		"a deletion with an older version": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/stream.go",
+				File: "internal/bridge/novelty.go",
 				Old:  "		d.UID, d.ResourceVersion = row.UID, row.ResourceVersion\n",
 				New: `		d.UID, d.ResourceVersion = row.UID, row.ResourceVersion
-		if v, known := older.Load(o.key + row.UID); known {
+		if v, known := older.Load(o.Key + row.UID); known {
 			d.ResourceVersion = v.(string)
 		}
 `,
@@ -115,7 +115,7 @@ func Bridges() map[string]Bridge {
 		},
 		"an entry that is removed without a deletion": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/retire_stream.go", Old: "	n := s.deleteAll(reason)\n", New: "	n := 0\n	_ = reason\n",
+				File: "internal/bridge/retire_stream.go", Old: "	n := s.lists.deleteAll(reason)\n", New: "	n := 0\n	_ = reason\n",
 			}},
 			Faults: []string{"an entry removed and added"},
 			Kind:   "P2", What: "is not in the log, and no gap covers it",
@@ -140,7 +140,7 @@ func Bridges() map[string]Bridge {
 		},
 		"no fence on NATS with leaders": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/worker.go",
+				File: "internal/bridge/publication.go",
 				Old:  "fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil", New: "fenced := false",
 			}},
 			Replicas: 2, Checkpoint: world.CheckpointNATS, Faults: []string{handsFull}, Twice: true,
@@ -148,7 +148,7 @@ func Bridges() map[string]Bridge {
 		},
 		"no fence on NATS": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/worker.go",
+				File: "internal/bridge/publication.go",
 				Old:  "fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil", New: "fenced := false",
 			}},
 			Faults: []string{arrives},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package delivery
 
 import (
 	"context"
@@ -22,29 +22,18 @@ const (
 	StoreOversize
 )
 
-// whole is the data that an event is published without: how large it is, and where, if anywhere.
-type whole struct {
-	size int
-	ref  string
-}
-
-// reducible reports whether what the broker refused because of err is to be published without its object.
-func (p *session) reducible(a *attempt, err error) bool {
-	return p.cfg.Oversize != RejectOversize && a.marker == nil && a.rejected == nil && a.tooLarge == nil &&
-		sink.IsTooLarge(err)
-}
-
 // reduce finds out what the event is published without, and keeps it where that is asked for. It reports false where
 // the object comes back later.
-func (p *session) reduce(ctx context.Context, o *object) bool {
-	a, s := &o.attempt, o.stream
-	data, err := s.encoder.Data(&a.delta.Change)
+func (p *Deliverer) reduce(ctx context.Context, o *Object) bool {
+	a, s := &o.Attempt, o.Stream
+	of := s.Account()
+	data, err := s.Data(&a.Delta.Change)
 	if err != nil {
 		return true // what cannot be encoded is rejected
 	}
-	left := whole{size: len(data)}
-	if p.cfg.Oversize == StoreOversize {
-		left.ref, err = p.keep(ctx, a.message.ID, data)
+	left := Whole{Size: len(data)}
+	if p.Oversize == StoreOversize {
+		left.Ref, err = keep(ctx, p.Sink, a.Message.ID, data)
 		switch {
 		case sink.IsPermanent(err):
 			p.refused(o, err)
@@ -54,17 +43,17 @@ func (p *session) reduce(ctx context.Context, o *object) bool {
 			return false
 		}
 	}
-	a.whole = &left
-	s.metrics.Oversized.Inc()
-	s.often.oversized.Do(func() {
-		p.log.Warn("event published without its object", "stream", s.name, "object", o.key, "bytes", left.size, "dataref",
-			left.ref, "err", a.tooLarge)
+	a.Whole = &left
+	of.Metrics.Oversized.Inc()
+	of.often.oversized.Do(func() {
+		p.Log.Warn("event published without its object", "stream", of.Name, "object", o.Key, "bytes", left.Size, "dataref",
+			left.Ref, "err", a.tooLarge)
 	})
 	return true
 }
 
-func (p *session) keep(ctx context.Context, name string, data []byte) (ref string, err error) {
-	keeper, ok := p.sink.(sink.Keeper)
+func keep(ctx context.Context, to sink.Sink, name string, data []byte) (ref string, err error) {
+	keeper, ok := to.(sink.Keeper)
 	if !ok {
 		panic("BUG: the sink keeps nothing")
 	}
@@ -75,14 +64,15 @@ func (p *session) keep(ctx context.Context, name string, data []byte) (ref strin
 }
 
 // unkept lets an object wait whose data could not be kept, in sight of log and readiness.
-func (p *session) unkept(ctx context.Context, o *object, err error) {
-	a, s := &o.attempt, o.stream
+func (p *Deliverer) unkept(ctx context.Context, o *Object, err error) {
+	a, s := &o.Attempt, o.Stream
+	of := s.Account()
 	if ctx.Err() != nil {
 		p.again(o, startDelay)
 		return
 	}
-	s.often.unkept.Do(func() {
-		p.log.Warn("what is too large for an event cannot be stored; it is tried again", "stream", s.name, "object", o.key,
+	of.often.unkept.Do(func() {
+		p.Log.Warn("what is too large for an event cannot be stored; it is tried again", "stream", of.Name, "object", o.Key,
 			"err", err)
 	})
 	p.block(a, err)
