@@ -139,7 +139,7 @@ var resourceKeys = []rule{
 		.objectuid, .resourceversion; false leaves an event out: 'event.operation == "deleted" ||
 		has(object.spec.replicas) && object.spec.replicas > 3'. has(…) tells whether something is there. oldObject is
 		the state before, null of what was added: 'oldObject == null || object.spec != oldObject.spec'. It takes
-		memory, see docs/events.md.`},
+		memory, see docs/filters.md.`},
 	{"onFilterError", choice("publish", "drop"), "publish", `What becomes of a change for which the filter cannot be
 		evaluated, as something is not there: publish or drop. Either is counted.`},
 	{"delivery", choice("every", "latest"), "every", `every publishes every delta; latest folds the deltas of an object
@@ -148,7 +148,7 @@ var resourceKeys = []rule{
 		"payload", choice("object", "metadata", "change", "merge-patch", "json-patch"), "object",
 		`object is the whole object, metadata only apiVersion, kind and metadata, change the whole object and what the
 			log had before. Updates can also be a merge-patch or a json-patch from what the log had before, and are the
-			whole object where that is not known; see docs/events.md.`,
+			whole object where that is not known; see docs/event-reference.md.`,
 	},
 	{"snapshot", choice("initial", "never"), "initial", `initial publishes what exists at the first start; never takes
 		it as known.`},
