@@ -60,7 +60,7 @@ func mustSurvive(t *testing.T, path string, content []byte, states []*checkpoint
 		return false
 	}
 	var wrongFormat *checkpoint.FormatError
-	var damaged *DamagedError
+	var damaged *checkpoint.DamagedError
 	require.True(t, (errors.As(err, &damaged) || errors.As(err, &wrongFormat)) && strings.Contains(err.Error(), path),
 		"%s: error %T: %v", damage, err, err)
 	require.True(t, checkpoint.IsPermanent(err), "%s: %v passes by itself, it says", damage, err)

@@ -44,25 +44,6 @@ var _ checkpoint.Store = (*Store)(nil)
 
 var errClosed = errors.New("the store is closed")
 
-// DamagedError says that a file cannot be read, although the disk could be.
-type DamagedError struct {
-	Path string
-	Err  error
-}
-
-// Error implements error.
-func (e *DamagedError) Error() string {
-	return fmt.Sprintf(
-		"checkpoint %s is damaged (%v): bring back a copy, or move the file away to start with a new snapshot, "+
-			"which does not tell what was deleted meanwhile", e.Path, e.Err)
-}
-
-// Permanent implements what [checkpoint.IsPermanent] asks for.
-func (*DamagedError) Permanent() bool { return true }
-
-// Unwrap returns what is wrong with the file.
-func (e *DamagedError) Unwrap() error { return e.Err }
-
 // BusyError says that another process has the file open.
 type BusyError struct{ Path string }
 
@@ -76,7 +57,7 @@ func (e *BusyError) Error() string {
 // may read it: a file that others may read as well is narrowed to that.
 //
 // The error is a [*BusyError] when another process uses the file, a [*checkpoint.ForeignError] when it belongs to
-// another identity than want, a [*checkpoint.FormatError] or a [*DamagedError] when it cannot be read.
+// another identity than want, a [*checkpoint.FormatError] or a [*checkpoint.DamagedError] when it cannot be read.
 func Open(path string, want checkpoint.Identity) (*Store, error) {
 	created, err := prepare(path)
 	if err != nil {
@@ -189,7 +170,7 @@ func (s *Store) guard(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = &DamagedError{Path: s.path, Err: fmt.Errorf("%v", cause)}
+			err = s.damaged(fmt.Errorf("%v", cause))
 			s.broken = err
 		}
 	}()
@@ -233,7 +214,7 @@ func (s *Store) verify() error {
 
 // openError tells a damaged file from one that could not be read or written.
 func (s *Store) openError(err error) error {
-	var damaged *DamagedError
+	var damaged *checkpoint.DamagedError
 	var path *fs.PathError
 	var errno syscall.Errno
 	switch {
@@ -246,7 +227,7 @@ func (s *Store) openError(err error) error {
 	case errors.As(err, &path), errors.As(err, &errno):
 		return fmt.Errorf("open checkpoint %s: %w", s.path, err)
 	default:
-		return &DamagedError{Path: s.path, Err: err}
+		return s.damaged(err)
 	}
 }
 

@@ -129,7 +129,7 @@ func TestInUse_is_while_somebody_has_it_open(t *testing.T) {
 
 func TestOpen_refuses(t *testing.T) {
 	var busy *BusyError
-	var damaged *DamagedError
+	var damaged *checkpoint.DamagedError
 	var other *checkpoint.FormatError
 	for _, c := range []struct {
 		name    string
@@ -250,7 +250,7 @@ func TestLoad_notices_what_does_not_belong_there(t *testing.T) {
 			commitOnce(t, path)
 			update(t, path, func(tx *bolt.Tx) error { return change(tx.Bucket(bucketRows)) })
 			_, err := mustOpen(t, path).Load(t.Context())
-			var damaged *DamagedError
+			var damaged *checkpoint.DamagedError
 			require.True(t, errors.As(err, &damaged))
 			assert.Contains(t, err.Error(), path)
 		})
@@ -286,7 +286,7 @@ func TestLoad_notices_a_changed_value(t *testing.T) {
 			_, err = s.Load(t.Context())
 			mustClose(t, s)
 		}
-		var damaged *DamagedError
+		var damaged *checkpoint.DamagedError
 		require.True(t, errors.As(err, &damaged), "%s of %s, with %q", c.key, c.bucket, c.from)
 		assert.Contains(t, err.Error(), path, "%s of %s, with %q", c.key, c.bucket, c.from)
 		overwrite(t, path, content)
@@ -327,7 +327,7 @@ func TestStore_that_panicked_is_not_used_again(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.db")
 	s := mustOpen(t, path)
 	err := s.use(t.Context(), func() error { return s.db.Update(func(*bolt.Tx) error { panic("page 7 already freed") }) })
-	var damaged *DamagedError
+	var damaged *checkpoint.DamagedError
 	require.True(t, errors.As(err, &damaged))
 	assert.Contains(t, err.Error(), "page 7")
 	assert.ErrorAs(t, s.Commit(t.Context(), batch(1, 1)), &damaged, "commit")

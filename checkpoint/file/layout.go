@@ -86,7 +86,12 @@ func (s *Store) identity(tx *bolt.Tx) (has checkpoint.Identity, err error) {
 	return has, nil
 }
 
-func (s *Store) damaged(err error) error { return &DamagedError{Path: s.path, Err: err} }
+// damaged says that the file cannot be read, although the disk could be.
+func (s *Store) damaged(err error) error {
+	return &checkpoint.DamagedError{
+		Path: s.path, Err: err, Advice: "bring back a copy, or move the file away",
+	}
+}
 
 func (s *Store) read(ctx context.Context, tx *bolt.Tx) (*checkpoint.State, error) {
 	has, err := s.identity(tx)

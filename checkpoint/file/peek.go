@@ -46,11 +46,11 @@ func Peek(ctx context.Context, path string) (state *checkpoint.State, saved time
 
 // renamed makes an error about a copy one about the checkpoint.
 func renamed(err error, path string) error {
-	var damaged *DamagedError
+	var damaged *checkpoint.DamagedError
 	var format *checkpoint.FormatError
 	switch {
 	case errors.As(err, &damaged):
-		return &DamagedError{Path: path, Err: damaged.Err}
+		return (&Store{path: path}).damaged(damaged.Err)
 	case errors.As(err, &format):
 		return &checkpoint.FormatError{Path: path, Format: format.Format}
 	default:
@@ -69,7 +69,7 @@ func (s *Store) copyTo(ctx context.Context, path string) (saved time.Time, err e
 	for range peeks {
 		before, err := metas(in)
 		if err != nil {
-			return saved, &DamagedError{Path: s.path, Err: err}
+			return saved, s.damaged(err)
 		}
 		info, err := in.Stat()
 		if err != nil {

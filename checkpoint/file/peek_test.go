@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -76,7 +77,7 @@ func TestPeek_names_the_file_that_it_cannot_read(t *testing.T) {
 	mustClose(t, s)
 	require.NoError(t, os.Truncate(torn, 20<<10))
 	for _, path := range []string{strange, torn} {
-		var damaged *DamagedError
+		var damaged *checkpoint.DamagedError
 		if _, _, err := Peek(t.Context(), path); !errors.As(err, &damaged) || damaged.Path != path {
 			t.Errorf("error %v, want that %s is damaged", err, path)
 		}

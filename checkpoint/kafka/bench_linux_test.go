@@ -58,7 +58,7 @@ func BenchmarkCommit(b *testing.B) {
 				f := newFake(1)
 				s := must.Get(openFake(b.Context(), f, Config{Compression: compression}, audit))(b)
 				to := &sponge{fake: f}
-				s.broker, s.out.broker = to, to
+				s.log.reader, s.fence.broker, s.out.broker = to, to, to
 				rows := benchRows(n, 1)
 				b.ReportAllocs()
 				start := cpu(b)
@@ -84,7 +84,7 @@ func BenchmarkReplay(b *testing.B) {
 	b.ReportAllocs()
 	start := cpu(b)
 	for b.Loop() {
-		r := newReplay("", "", 0, newKeys("prod-eu-1/audit").prefix, 0)
+		r := newReplay(cursor{prefix: newKeys("prod-eu-1/audit").prefix})
 		for _, record := range records {
 			require.NoError(b, r.record(record))
 		}
@@ -104,7 +104,7 @@ func BenchmarkCommit_of_one_stream(b *testing.B) {
 			}
 			require.NoError(b, s.Commit(b.Context(), all))
 			to := &sponge{fake: f}
-			s.broker, s.out.broker = to, to
+			s.log.reader, s.fence.broker, s.out.broker = to, to, to
 			version := 1
 			b.ReportAllocs()
 			for b.Loop() {

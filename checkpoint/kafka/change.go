@@ -13,15 +13,15 @@ import (
 type change struct {
 	store *Store
 	batch *checkpoint.Batch
-	// head and numbers are those after the commit, before are the numbers before it.
-	head            head
-	numbers, before map[string]uint64
+	// contents are those after the commit, before are the numbers before it.
+	contents
+	before map[string]uint64
 }
 
 func (s *Store) plan(b *checkpoint.Batch) *change {
-	c := &change{store: s, batch: b, head: s.head, numbers: maps.Clone(s.numbers), before: s.numbers}
+	c := &change{store: s, batch: b, contents: contents{s.head, maps.Clone(s.numbers)}, before: s.numbers}
 	c.head.number++
-	c.head.identity = s.want
+	c.head.identity = s.session.Want
 	for _, name := range b.Forget {
 		delete(c.numbers, name)
 	}
@@ -52,7 +52,7 @@ func (c *change) records(yield func(key string, value []byte) bool) {
 func (c *change) streams(yield func(key string, value []byte) bool) bool {
 	s := c.store
 	for name := range c.before {
-		if _, kept := c.numbers[name]; !kept && !yield(s.keys.stream(name), nil) {
+		if _, kept := c.numbers[name]; !kept && !yield(s.log.keys.stream(name), nil) {
 			return false
 		}
 	}
@@ -65,7 +65,7 @@ func (c *change) streams(yield func(key string, value []byte) bool) bool {
 			continue
 		}
 		s.value = appendStream(s.value[:0], out)
-		if !yield(s.keys.stream(name), s.value) {
+		if !yield(s.log.keys.stream(name), s.value) {
 			return false
 		}
 	}
@@ -78,7 +78,7 @@ func (c *change) log(yield func(key string, value []byte) bool) bool {
 		return true
 	}
 	s.value = codec.AppendLog(append(s.value[:0], format), c.batch.Log)
-	return yield(s.keys.plain(kindLog), s.value)
+	return yield(s.log.keys.plain(kindLog), s.value)
 }
 
 func (c *change) rows(yield func(key string, value []byte) bool) bool {
@@ -87,7 +87,7 @@ func (c *change) rows(yield func(key string, value []byte) bool) bool {
 		number := c.numbers[name]
 		for key, row := range rows {
 			s.value = codec.AppendRow(append(s.value[:0], format), &row)
-			if !yield(s.keys.row(number, key), s.value) {
+			if !yield(s.log.keys.row(number, key), s.value) {
 				return false
 			}
 		}
@@ -98,7 +98,7 @@ func (c *change) rows(yield func(key string, value []byte) bool) bool {
 			continue // it has no rows
 		}
 		for _, key := range keys {
-			if !yield(s.keys.row(number, key), nil) {
+			if !yield(s.log.keys.row(number, key), nil) {
 				return false
 			}
 		}
@@ -110,7 +110,7 @@ func (c *change) rows(yield func(key string, value []byte) bool) bool {
 func (c *change) arrives(chunks uint64) func() {
 	return func() {
 		s := c.store
-		s.head, s.numbers = c.head, c.numbers
+		s.contents = c.contents
 		s.head.chunks = chunks
 	}
 }

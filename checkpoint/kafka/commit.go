@@ -33,11 +33,11 @@ func (s *Store) commit(ctx context.Context, b *checkpoint.Batch) error {
 			s.tidy(ctx)
 			return nil
 		}
-		if !s.out.confused || n == attempts || kafka.TooLarge(err) && s.limit <= leastLimit {
+		if !s.out.confused || n == attempts || kafka.TooLarge(err) && s.out.limit <= leastLimit {
 			return err
 		}
 		if kafka.TooLarge(err) {
-			s.limit = max(s.limit/2, leastLimit)
+			s.out.limit = max(s.out.limit/2, leastLimit)
 		}
 		if _, err := s.steady(ctx); err != nil {
 			return err
@@ -77,30 +77,30 @@ func (r *replay) changes(yield func(key string, value []byte) bool) {
 func (s *Store) write(ctx context.Context, c *change) error {
 	s.out.begin()
 	for key, value := range c.records {
-		if !s.out.append(key, value, s.limit) {
+		if !s.out.append(key, value, s.out.limit) {
 			return s.stage(ctx, c)
 		}
 	}
 	if !s.appendHead(&c.head) {
 		return s.stage(ctx, c)
 	}
-	return s.send(ctx, c.arrives(0))
+	return s.out.send(ctx, c.arrives(0))
 }
 
 func (s *Store) appendHead(h *head) bool {
 	s.value = appendHead(s.value[:0], h)
-	return s.out.append(s.keys.plain(kindHead), s.value, s.limit)
+	return s.out.append(s.log.keys.plain(kindHead), s.value, s.out.limit)
 }
 
 // stage writes the chunks of a commit, then the head that speaks of them, and then copies them.
 func (s *Store) stage(ctx context.Context, c *change) error {
-	n, room := uint64(0), s.limit-overhead-len(s.keys.prefix)
+	n, room := uint64(0), s.out.limit-overhead-len(s.log.keys.prefix)
 	s.beginChunk(c)
 	empty := len(s.chunk)
 	for key, value := range c.records {
-		if overhead+len(key)+len(value) > s.limit {
+		if overhead+len(key)+len(value) > s.out.limit {
 			return fmt.Errorf("one record has %d bytes, more than topic %s takes in a batch (%d): raise max.message.bytes",
-				len(key)+len(value), s.cfg.Topic, s.limit)
+				len(key)+len(value), s.cfg.Topic, s.out.limit)
 		}
 		if len(s.chunk) > empty && len(s.chunk)+changeSize(key, value) > room {
 			if err := s.sendChunk(ctx, n); err != nil {
@@ -109,7 +109,7 @@ func (s *Store) stage(ctx context.Context, c *change) error {
 			n++
 			s.beginChunk(c)
 		}
-		s.chunk = appendChange(s.chunk, key[len(s.keys.prefix):], value)
+		s.chunk = appendChange(s.chunk, key[len(s.log.keys.prefix):], value)
 	}
 	if err := s.sendChunk(ctx, n); err != nil {
 		return err
@@ -118,9 +118,9 @@ func (s *Store) stage(ctx context.Context, c *change) error {
 	s.out.begin()
 	if !s.appendHead(&c.head) {
 		return fmt.Errorf("the names of cluster and pipeline do not fit a batch of topic %s (%d bytes): raise "+
-			"max.message.bytes", s.cfg.Topic, s.limit)
+			"max.message.bytes", s.cfg.Topic, s.out.limit)
 	}
-	if err := s.send(ctx, c.arrives(n+1)); err != nil {
+	if err := s.out.send(ctx, c.arrives(n+1)); err != nil {
 		return err
 	}
 	// It is committed. What fails now is done by the next commit, or the next process.
@@ -134,42 +134,27 @@ func (s *Store) beginChunk(c *change) {
 
 func (s *Store) sendChunk(ctx context.Context, n uint64) error {
 	s.out.begin()
-	if !s.out.append(s.keys.chunk(n), s.chunk, s.limit) {
+	if !s.out.append(s.log.keys.chunk(n), s.chunk, s.out.limit) {
 		panic("BUG: chunk larger than a batch")
 	}
 	s.present = max(s.present, n+1)
-	return s.send(ctx, nil)
+	return s.out.send(ctx, nil)
 }
 
 // apply writes what the chunks have where it belongs, and then a head that does not speak of chunks.
 func (s *Store) apply(ctx context.Context, records iter.Seq2[string, []byte]) error {
-	if err := s.spread(ctx, records); err != nil {
+	if err := s.out.spread(ctx, records); err != nil {
 		return err
 	}
 	done := s.head
 	done.chunks = 0
 	if !s.appendHead(&done) {
-		if err := s.send(ctx, nil); err != nil {
+		if err := s.out.send(ctx, nil); err != nil {
 			return err
 		}
 		s.appendHead(&done)
 	}
-	return s.send(ctx, func() { s.head = done })
-}
-
-// spread writes records in as many batches as it takes. The last one is not sent.
-func (s *Store) spread(ctx context.Context, records iter.Seq2[string, []byte]) error {
-	s.out.begin()
-	for key, value := range records {
-		if s.out.append(key, value, s.limit) {
-			continue
-		}
-		if err := s.send(ctx, nil); err != nil {
-			return err
-		}
-		s.out.append(key, value, s.limit)
-	}
-	return nil
+	return s.out.send(ctx, func() { s.head = done })
 }
 
 // tidy removes what nothing speaks of any more, as far as it was read. What it does not come to is for another commit,
@@ -181,15 +166,15 @@ func (s *Store) tidy(ctx context.Context) {
 	if s.present == 0 && len(s.litter) == 0 {
 		return
 	}
-	if s.spread(ctx, s.rubbish) != nil {
+	if s.out.spread(ctx, s.rubbish) != nil {
 		return
 	}
-	_ = s.send(ctx, func() { s.present, s.litter = 0, nil })
+	_ = s.out.send(ctx, func() { s.present, s.litter = 0, nil })
 }
 
 func (s *Store) rubbish(yield func(key string, value []byte) bool) {
 	for n := range s.present {
-		if !yield(s.keys.chunk(n), nil) {
+		if !yield(s.log.keys.chunk(n), nil) {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/holder"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 )
@@ -69,7 +70,7 @@ func (c Config) withDefaults(want checkpoint.Identity) Config {
 		c.Partitions = defaultPartitions
 	}
 	if c.Patience <= 0 {
-		c.Patience = patience
+		c.Patience = session.Patience
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -62,9 +63,13 @@ func TestOpen_refuses_what_it_does_not_understand(t *testing.T) {
 			offset := f.next(p)
 			f.put(p, c.key, c.value)
 			_, err := openFake(t.Context(), f, Config{}, audit)
-			var damaged *DamagedError
-			if !errors.As(err, &damaged) || damaged.Partition != p || damaged.Offset < offset || damaged.Offset > f.next(p) ||
-				!checkpoint.IsPermanent(err) {
+			var damaged *checkpoint.DamagedError
+			var in int32
+			var at int64
+			if errors.As(err, &damaged) {
+				_ = must.Get(fmt.Sscanf(damaged.Err.Error(), "partition %d, offset %d:", &in, &at))(t)
+			}
+			if damaged == nil || in != p || at < offset || at > f.next(p) || !checkpoint.IsPermanent(err) {
 				t.Errorf("error %v, want that it is damaged at %d", err, offset)
 			}
 			assert.Len(t, f.logs[p][len(f.logs[p])-1].Records, 1, "something was written")
@@ -87,7 +92,7 @@ func TestOpen_refuses_chunks_that_are_not_of_the_commit(t *testing.T) {
 		f.put(0, k.plain(kindOrigin), []byte{format})
 		f.put(0, k.chunk(0), append([]byte{format}, value...))
 		f.put(0, k.plain(kindHead), appendHead(nil, &head{number: 9, chunks: 1, last: 9, identity: audit}))
-		var damaged *DamagedError
+		var damaged *checkpoint.DamagedError
 		_, err := openFake(t.Context(), f, Config{}, audit)
 		assert.True(t, errors.As(err, &damaged), "%s: error %v, want that it is damaged", name, err)
 	}
@@ -123,11 +128,11 @@ func TestOpen_refuses_a_partition_that_lost_its_beginning(t *testing.T) {
 	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, f), want)
 	for len(f.logs[0]) > 1 {
 		f.firsts[0], f.logs[0] = f.logs[0][1].Base, f.logs[0][1:]
-		if _, has := f.live()[s.keys.plain(kindHead)]; !has {
+		if _, has := f.live()[s.log.keys.plain(kindHead)]; !has {
 			break // nothing tells that there was a checkpoint
 		}
 		_, err := openFake(t.Context(), f, Config{}, audit)
-		var damaged *DamagedError
+		var damaged *checkpoint.DamagedError
 		assert.True(t, errors.As(err, &damaged) && strings.Contains(err.Error(), "what is oldest was deleted"),
 			"error %v, want that what was before %d was deleted", err, f.firsts[0])
 	}
@@ -137,7 +142,7 @@ func TestOpen_refuses_rows_without_a_head(t *testing.T) {
 	k := newKeys("prod-eu-1/audit")
 	f := newFake(1)
 	f.put(0, k.stream("pods.v1"), []byte{format, 1, 0})
-	var damaged *DamagedError
+	var damaged *checkpoint.DamagedError
 	_, err := openFake(t.Context(), f, Config{}, audit)
 	assert.True(t, errors.As(err, &damaged), "error %v, want that it is damaged", err)
 }
@@ -161,10 +166,10 @@ func TestErrors_name_the_place_and_what_to_do(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{&TakenError{Path: "P", Err: errors.New("why")}, []string{"P", "why", "one process"}},
+		{&checkpoint.TakenError{Path: "P", Err: errors.New("why")}, []string{"P", "why", "one process"}},
 		{&LostError{Path: "P", Has: 1, Want: 2}, []string{"P", "commit 1", "at 2", "restart", "min.insync.replicas=2"}},
 		{
-			&DamagedError{Path: "P", Partition: 3, Offset: 4, Err: errors.New("why")},
+			(&cursor{session: &session.Session{Path: "P"}, partition: 3}).damaged(4, errors.New("why")),
 			[]string{"P", "partition 3", "offset 4", "why", "another topic"},
 		},
 		{&SettingsError{Topic: "T", Problem: "why", Command: "mend T"}, []string{"topic T", "why", "mend it with: mend T"}},

@@ -14,6 +14,6 @@
 //
 // One process at a time uses a checkpoint. Opening it takes the next epoch of a transactional id's producer and writes
 // a first record under it, the barrier; from then on the broker refuses what an older process sends, however late that
-// arrives, and that process gets a [*TakenError]. No transaction is ever begun. A process that writes to its checkpoint
-// is not replaced: see [Open].
+// arrives, and that process gets a [*checkpoint.TakenError]. No transaction is ever begun. A process that writes to its
+// checkpoint is not replaced: see [Open].
 package kafka

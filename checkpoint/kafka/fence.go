@@ -7,9 +7,83 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 )
+
+// fence takes epochs of the checkpoint's producer: a broker refuses what a process sends under an older one.
+type fence struct {
+	cfg     *Config
+	session *session.Session
+	broker  writer
+	// plain: the producer's id is not that of the transactional id.
+	plain bool
+	// id is the last one that was given, and taken is when.
+	id    kafka.Producer
+	taken time.Time
+}
+
+// init returns an id that no process has had: the next epoch of the transactional id, or, without the permission for
+// that, one of no transactional id. Recall finds out whether another process has come since, where the transactional id
+// is forgotten.
+func (f *fence) init(ctx context.Context, recall func(context.Context) error) (id kafka.Producer, err error) {
+	name := f.cfg.transactionalID(f.session.Want)
+	switch {
+	case f.plain:
+		return f.ask(ctx, "", nil)
+	case !f.taken.IsZero():
+		return f.next(ctx, name, recall)
+	}
+	id, err = f.ask(ctx, name, nil)
+	if !kafka.Forbidden(err) {
+		return id, err
+	}
+	if f.cfg.Elected {
+		return id, f.session.Breaks(&UnfencedError{Path: f.session.Path, TransactionalID: name, Err: err})
+	}
+	f.cfg.Log.Warn("another process cannot be kept from using the same checkpoint: the permission to write to its "+
+		"transactional id is missing",
+		"transactionalId", name, "checkpoint", f.session.Path, "err", err)
+	f.plain = true
+	return f.ask(ctx, "", nil)
+}
+
+// next returns the epoch after the one that this store has had, unless another process has taken that.
+func (f *fence) next(
+	ctx context.Context, name string, recall func(context.Context) error,
+) (kafka.Producer, error) {
+	id, err := f.ask(ctx, name, &f.id)
+	switch {
+	case kafka.Fenced(err):
+		return id, f.session.Breaks(&checkpoint.TakenError{Path: f.session.Path, Err: err})
+	case !kafka.Confused(err):
+		return id, err
+	}
+	// The coordinator has forgotten the transactional id. Whoever came since has left a barrier.
+	if err := recall(ctx); err != nil {
+		return id, err
+	}
+	return f.ask(ctx, name, nil)
+}
+
+func (f *fence) ask(ctx context.Context, name string, previous *kafka.Producer) (id kafka.Producer, err error) {
+	err = again(ctx, f.session.Patience, func() (err error) {
+		id, err = f.broker.InitProducer(ctx, name, previous)
+		return err
+	})
+	return id, err
+}
+
+// name says which process this is. It is empty without the permission for the transactional id: then nothing refuses
+// the barrier of an older process that comes late.
+func (f *fence) name() string {
+	if f.plain {
+		return ""
+	}
+	return f.cfg.self.Text()
+}
 
 // renewEvery is how old the producer's epoch may get: a coordinator forgets a transactional id that is not used for
 // transactional.id.expiration.ms, a week by default, and would give the next process an id of its own, which fences
@@ -18,135 +92,35 @@ const renewEvery = 24 * time.Hour
 
 var errNewer = errors.New("its barrier is newer than that of this process")
 
-// locate returns what the topic has of the checkpoint. That is in the partition of its name, unless the topic had
-// another number of partitions when it was begun.
-func (s *Store) locate(ctx context.Context, partitions int) (*replay, error) {
-	bounds, err := s.bounds(ctx, partitions)
-	if err != nil {
-		return nil, err
-	}
-	home := batch.Partition(s.cfg.Name, int32(partitions)) //nolint:gosec // it was an int32 on the wire
-	found := s.newReplay(home, bounds[home].First)
-	if err := found.readTo(ctx, s.broker, bounds[home].Next); err != nil || found.begun() {
-		return found, err
-	}
-	for p, b := range bounds {
-		if p == home {
-			continue
-		}
-		r := s.newReplay(p, b.First)
-		if err := r.readTo(ctx, s.broker, b.Next); err != nil || r.begun() {
-			return r, err
-		}
-	}
-	return found, nil
-}
-
-func (s *Store) bounds(ctx context.Context, partitions int) (bounds map[int32]kafka.Bounds, err error) {
-	err = again(ctx, s.patience, func() (err error) {
-		bounds, err = s.broker.Bounds(ctx, s.cfg.Topic, partitions)
-		return err
-	})
-	return bounds, err
-}
-
-func (s *Store) newReplay(partition int32, first int64) *replay {
-	r := newReplay(s.path, s.cfg.Topic, partition, s.keys.prefix, first)
-	r.patience = s.patience
-	return r
-}
-
 // enlist takes the next epoch of the producer and writes the barrier, and the origin if there is none. A batch that was
 // under way is forgotten.
 func (s *Store) enlist(ctx context.Context) error {
-	id, err := s.init(ctx)
+	id, err := s.fence.init(ctx, func(ctx context.Context) error {
+		_, err := s.replay(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	s.taken = time.Now()
+	s.fence.id, s.fence.taken = id, time.Now()
 	s.out.take(id)
 	if !s.origin {
-		s.out.append(s.keys.plain(kindOrigin), []byte{format}, batch.DefaultLimit)
+		s.out.append(s.log.keys.plain(kindOrigin), []byte{format}, batch.DefaultLimit)
 	}
-	s.appendBarrier(id, s.name())
-	return s.send(ctx, func() { s.barrier, s.origin = id, true })
-}
-
-// init returns an id that nobody has had: the next epoch of the transactional id, or, without the permission for that,
-// one of nobody's.
-func (s *Store) init(ctx context.Context) (id kafka.Producer, err error) {
-	name := s.cfg.transactionalID(s.want)
-	switch {
-	case s.plain:
-		return s.ask(ctx, "", nil)
-	case !s.taken.IsZero():
-		return s.next(ctx, name, s.out.id)
-	}
-	id, err = s.ask(ctx, name, nil)
-	if !kafka.Forbidden(err) {
-		return id, err
-	}
-	if s.cfg.Elected {
-		return id, s.breaks(&UnfencedError{Path: s.path, TransactionalID: name, Err: err})
-	}
-	s.cfg.Log.Warn("another process cannot be kept from using the same checkpoint: the permission to write to its "+
-		"transactional id is missing",
-		"transactionalId", name, "checkpoint", s.path, "err", err)
-	s.plain = true
-	return s.ask(ctx, "", nil)
-}
-
-// next returns the epoch after the one that this store has had, unless another process has taken that.
-func (s *Store) next(ctx context.Context, name string, had kafka.Producer) (kafka.Producer, error) {
-	id, err := s.ask(ctx, name, &had)
-	switch {
-	case kafka.Fenced(err):
-		return id, s.breaks(&TakenError{Path: s.path, Err: err})
-	case !kafka.Confused(err):
-		return id, err
-	}
-	// The coordinator has forgotten the transactional id. Whoever came since has left a barrier.
-	if _, err := s.replay(ctx); err != nil {
-		return id, err
-	}
-	return s.ask(ctx, name, nil)
-}
-
-func (s *Store) ask(ctx context.Context, name string, previous *kafka.Producer) (id kafka.Producer, err error) {
-	err = again(ctx, s.patience, func() (err error) {
-		id, err = s.broker.InitProducer(ctx, name, previous)
-		return err
-	})
-	return id, err
-}
-
-// send hands the batch over; arrived is called once it is in the log.
-func (s *Store) send(ctx context.Context, arrived func()) error {
-	err := s.judge(s.out.send(ctx, arrived))
-	if err == nil {
-		s.wrote = time.Now()
-	}
-	return err
-}
-
-// judge tells what the broker says to a process that it has fenced from other errors.
-func (s *Store) judge(err error) error {
-	if kafka.Fenced(err) {
-		return s.breaks(&TakenError{Path: s.path, Err: err})
-	}
-	return err
+	s.appendBarrier(id, s.fence.name())
+	return s.out.send(ctx, func() { s.barrier, s.origin = id, true })
 }
 
 // steady brings what is under way to its end. Where the broker and the producer do not agree any more, it takes another
 // epoch and reads what there is, which it returns then.
 func (s *Store) steady(ctx context.Context) (*replay, error) {
 	if s.out.pending && !s.out.confused {
-		if err := s.judge(s.out.deliver(ctx)); err != nil && !s.out.confused {
+		if err := s.out.deliver(ctx); err != nil && !s.out.confused {
 			return nil, err
 		}
 	}
 	s.stale = s.stale || s.out.confused
-	if s.out.confused || !s.plain && time.Since(s.taken) >= renewEvery {
+	if s.out.confused || !s.fence.plain && time.Since(s.fence.taken) >= renewEvery {
 		if err := s.enlist(ctx); err != nil {
 			return nil, err
 		}
@@ -159,33 +133,33 @@ func (s *Store) steady(ctx context.Context) (*replay, error) {
 
 // replay reads all that the partition has of the checkpoint.
 func (s *Store) replay(ctx context.Context) (*replay, error) {
-	bounds, err := s.bounds(ctx, int(s.out.partition)+1)
+	bounds, err := s.log.bounds(ctx, int(s.out.partition)+1)
 	if err != nil {
 		return nil, err
 	}
-	r := s.newReplay(s.out.partition, bounds[s.out.partition].First)
+	r := newReplay(s.log.cursor(s.out.partition, bounds[s.out.partition].First))
 	return r, s.readOn(ctx, r)
 }
 
 // readOn reads what came after what r has, and makes it what the store knows.
 func (s *Store) readOn(ctx context.Context, r *replay) error {
-	bounds, err := s.bounds(ctx, int(s.out.partition)+1)
+	bounds, err := s.log.bounds(ctx, int(s.out.partition)+1)
 	if err != nil {
 		return err
 	}
-	if err := r.readTo(ctx, s.broker, max(s.out.end, bounds[s.out.partition].Next)); err != nil {
+	if err := r.readTo(ctx, max(s.out.end, bounds[s.out.partition].Next)); err != nil {
 		return err
 	}
-	if err := r.admitWhole(s.want); err != nil {
+	if err := r.admitWhole(s.session.Want); err != nil {
 		return err
 	}
 	switch {
 	case r.barrier != s.barrier:
-		return s.breaks(&TakenError{Path: s.path, Err: errNewer})
+		return s.session.Breaks(&checkpoint.TakenError{Path: s.session.Path, Err: errNewer})
 	case r.head.number < s.head.number:
-		return s.breaks(&LostError{Path: s.path, Has: r.head.number, Want: s.head.number})
+		return s.session.Breaks(&LostError{Path: s.session.Path, Has: r.head.number, Want: s.head.number})
 	}
-	s.head, s.numbers, s.litter, s.stale = r.head, r.numbers(), r.litter(s.keys), false
+	s.head, s.numbers, s.litter, s.stale = r.head, r.numbers(), r.litter(s.log.keys), false
 	for n := range r.chunks {
 		s.present = max(s.present, n+1)
 	}

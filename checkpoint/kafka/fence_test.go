@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -51,7 +52,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	old := mustOpen(t.Context(), t, f)
 	require.NoError(t, old.Commit(t.Context(), position(1)))
 	young := mustOpen(t.Context(), t, f)
-	var taken *TakenError
+	var taken *checkpoint.TakenError
 	for range 2 {
 		err := old.Commit(t.Context(), position(2))
 		if !errors.As(err, &taken) || !checkpoint.IsPermanent(err) ||
@@ -91,7 +92,7 @@ func TestStore_reads_nothing_that_a_newer_process_has_begun_to_change(t *testing
 	old := mustOpen(t.Context(), t, f)
 	require.NoError(t, old.Commit(t.Context(), position(1)))
 	mustOpen(t.Context(), t, f)
-	var taken *TakenError
+	var taken *checkpoint.TakenError
 	assert.ErrorAs(t, must.Err(old.Load(t.Context())), &taken, "load: want that another process uses it")
 	assert.ErrorAs(t, old.Commit(t.Context(), position(2)), &taken, "commit: want that another process uses it")
 }
@@ -231,7 +232,7 @@ func TestStore_whose_id_was_forgotten_goes_on_unless_another_process_came(t *tes
 	require.NoError(t, young.Commit(t.Context(), position(3)))
 	f.forgets = true
 	f.fault = once(fault{lose: true, err: kafkago.UnknownProducerId})
-	var taken *TakenError
+	var taken *checkpoint.TakenError
 	assert.ErrorAs(t, s.Commit(t.Context(), position(4)), &taken, "commit: want that another process uses it")
 	commits(t, young, 5)
 }
@@ -307,8 +308,8 @@ func TestStore_that_is_closed_does_nothing(t *testing.T) {
 	for range 2 {
 		require.NoError(t, s.Close())
 	}
-	assert.ErrorIs(t, s.Commit(t.Context(), position(1)), errClosed, "commit")
-	assert.ErrorIs(t, must.Err(s.Load(t.Context())), errClosed, "load")
+	assert.ErrorIs(t, s.Commit(t.Context(), position(1)), session.ErrClosed, "commit")
+	assert.ErrorIs(t, must.Err(s.Load(t.Context())), session.ErrClosed, "load")
 }
 
 func TestStore_forgets_a_stream_and_its_rows(t *testing.T) {

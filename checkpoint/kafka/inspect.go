@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
@@ -24,25 +25,30 @@ type Found struct {
 // Inspect returns what the topic has of the checkpoint of a cluster and a pipeline, whatever the cluster's uid is. It
 // makes and changes nothing, and the process that uses the checkpoint is not disturbed. A topic that is missing has
 // nothing.
-func Inspect(ctx context.Context, cfg Config, want checkpoint.Identity) (*Found, error) {
+func Inspect(ctx context.Context, cfg Config, want checkpoint.Identity) (found *Found, err error) {
+	err = look("inspect", cfg, want, func(cfg Config, c cluster) error {
+		found, err = inspect(ctx, cfg, c)
+		return err
+	})
+	return found, err
+}
+
+// look connects for a moment.
+func look(verb string, cfg Config, want checkpoint.Identity, do func(Config, cluster) error) error {
 	cfg = cfg.withDefaults(want)
 	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("inspect checkpoint: %w", err)
+		return fmt.Errorf("%s checkpoint: %w", verb, err)
 	}
 	client, err := kafka.NewClient(cfg.connection())
-	if err != nil {
-		return nil, fmt.Errorf("inspect checkpoint %s: %w", cfg.path(), err)
+	if err == nil {
+		defer client.Close()
+		err = do(cfg, client)
 	}
-	defer client.Close()
-	found, err := inspect(ctx, cfg, client)
-	if err == nil || checkpoint.IsPermanent(err) { // which says by itself of which checkpoint it is
-		return found, err
-	}
-	return nil, fmt.Errorf("inspect checkpoint %s: %w", cfg.path(), err)
+	return session.Named(verb, cfg.path(), err)
 }
 
 func inspect(ctx context.Context, cfg Config, c cluster) (*Found, error) {
-	s := &Store{cfg: cfg, path: cfg.path(), broker: c, keys: newKeys(cfg.Name), patience: cfg.Patience}
+	l := newLog(&cfg, session.New(cfg.path(), checkpoint.Identity{}, cfg.Patience), c)
 	partitions, err := cfg.partitions(ctx, c)
 	if errors.Is(err, kafka.ErrNoTopic) {
 		return &Found{State: &checkpoint.State{}}, nil
@@ -50,33 +56,17 @@ func inspect(ctx context.Context, cfg Config, c cluster) (*Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.locate(ctx, partitions)
+	r, err := l.locate(ctx, partitions)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.catchUp(ctx, r, partitions); err != nil {
+	if err := l.catchUp(ctx, r, partitions); err != nil {
 		return nil, err
 	}
 	if err := r.admitWhole(r.head.identity); err != nil {
 		return nil, err
 	}
 	return &Found{State: r.state(), Commits: r.head.number, Saved: r.saved}, nil
-}
-
-// catchUp reads until there is no more. Compaction may remove a record before it is read, where a later one has its
-// key: so what is read is what was committed only when nothing came meanwhile.
-func (s *Store) catchUp(ctx context.Context, r *replay, partitions int) error {
-	for {
-		bounds, err := s.bounds(ctx, partitions)
-		if err != nil {
-			return err
-		}
-		if end := bounds[r.partition].Next; r.next >= end {
-			return nil
-		} else if err := r.readTo(ctx, s.broker, end); err != nil {
-			return err
-		}
-	}
 }
 
 // Check says what is wrong with the topic for a checkpoint, without making or changing anything, or taking the place of

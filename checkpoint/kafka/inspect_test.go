@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
@@ -52,17 +53,17 @@ func TestInspect_reads_on_until_nothing_comes(t *testing.T) {
 	s := mustOpen(t.Context(), t, f)
 	require.NoError(t, s.Commit(t.Context(), manyRows(10, 1)))
 	cfg := Config{Topic: "checkpoints"}.withDefaults(audit)
-	i := &Store{cfg: cfg, path: cfg.path(), broker: f, keys: newKeys(cfg.Name), patience: cfg.Patience}
-	r := must.Get(i.locate(t.Context(), 1))(t)
+	l := newLog(&cfg, session.New(cfg.path(), audit, cfg.Patience), f)
+	r := must.Get(l.locate(t.Context(), 1))(t)
 	require.NoError(t, s.Commit(t.Context(), manyRows(10, 2)))
-	require.NoError(t, i.catchUp(t.Context(), r, 1))
+	require.NoError(t, l.catchUp(t.Context(), r, 1))
 	want := storetest.After(storetest.After(storetest.Empty(), manyRows(10, 1)), manyRows(10, 2))
 	assert.Equal(t, want, r.state(), "it holds")
 }
 
 func TestInspect_reads_a_commit_that_is_in_chunks_only(t *testing.T) {
 	f, s := openNew(t, 1)
-	s.limit = 4 << 10
+	s.out.limit = 4 << 10
 	require.NoError(t, s.Commit(t.Context(), manyRows(200, 1)))
 	want := storetest.After(storetest.Empty(), manyRows(200, 1))
 	spoke := false
@@ -85,7 +86,7 @@ func TestInspect_says_what_is_damaged(t *testing.T) {
 	f := newFake(1)
 	require.NoError(t, mustOpen(t.Context(), t, f).Commit(t.Context(), manyRows(10, 1)))
 	f.put(0, newKeys(Config{}.withDefaults(audit).Name).plain('?'), []byte{format})
-	var damaged *DamagedError
+	var damaged *checkpoint.DamagedError
 	found, err := inspectFake(t, f, audit)
 	assert.True(t, errors.As(err, &damaged), "%+v, error %v, want that it is damaged", found, err)
 }

@@ -4,8 +4,11 @@ package kafka
 
 import (
 	"context"
+	"iter"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 )
@@ -24,8 +27,9 @@ type producer struct {
 	partition int32
 	codec     *batch.Codec
 	clock     kafka.Clock
-	// patience is that of the operation that is under way.
-	patience time.Duration
+	session   *session.Session
+	// limit is the largest batch that is made.
+	limit int
 
 	id       kafka.Producer
 	sequence int32
@@ -42,6 +46,13 @@ type producer struct {
 	confused bool
 	// end is the offset after the last batch that is known to be in the log.
 	end int64
+}
+
+func newProducer(cfg *Config, use *session.Session, to writer, partition int32, limit int) *producer {
+	return &producer{
+		broker: to, topic: cfg.Topic, partition: partition, codec: batch.NewCodec(cfg.Compression),
+		session: use, limit: limit,
+	}
 }
 
 const (
@@ -71,10 +82,30 @@ func (p *producer) send(ctx context.Context, arrived func()) error {
 	p.batch.Compress(p.codec)
 	p.batch.Seal(p.id.ID, p.id.Epoch, p.sequence)
 	p.pending, p.arrived = true, arrived
-	return p.deliver(ctx)
+	err := p.deliver(ctx)
+	if err == nil {
+		p.session.Wrote = time.Now()
+	}
+	return err
 }
 
-// deliver goes on with the batch that is under way.
+// spread writes records in as many batches as it takes. The last one is not sent.
+func (p *producer) spread(ctx context.Context, records iter.Seq2[string, []byte]) error {
+	p.begin()
+	for key, value := range records {
+		if p.append(key, value, p.limit) {
+			continue
+		}
+		if err := p.send(ctx, nil); err != nil {
+			return err
+		}
+		p.append(key, value, p.limit)
+	}
+	return nil
+}
+
+// deliver goes on with the batch that is under way. The error is a [*checkpoint.TakenError] if the broker has
+// fenced this process.
 func (p *producer) deliver(ctx context.Context) error {
 	offset, err := p.hand(ctx)
 	for n := 1; kafka.Mistimed(err); n++ {
@@ -91,6 +122,9 @@ func (p *producer) deliver(ctx context.Context) error {
 		// It is there. Where, the broker does not say.
 	case err == nil:
 		p.end = offset + int64(p.batch.Len())
+	case kafka.Fenced(err):
+		p.confused = false
+		return p.session.Breaks(&checkpoint.TakenError{Path: p.session.Path, Err: err})
 	default:
 		p.confused = kafka.Confused(err) || kafka.TooLarge(err) || kafka.Malformed(err)
 		return err
@@ -106,7 +140,7 @@ func (p *producer) deliver(ctx context.Context) error {
 
 // hand hands the batch over until there is an answer.
 func (p *producer) hand(ctx context.Context) (offset int64, err error) {
-	err = again(ctx, p.patience, func() (err error) {
+	err = again(ctx, p.session.Patience, func() (err error) {
 		offset, err = p.broker.Produce(ctx, p.topic, p.partition, p.batch.Addressed(p.partition))
 		p.unanswered = p.unanswered || err != nil
 		return err

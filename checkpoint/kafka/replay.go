@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/codec"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
@@ -22,16 +23,47 @@ type reader interface {
 		err error)
 }
 
+// cursor reads a partition, in which the checkpoint's keys have a prefix.
+type cursor struct {
+	session   *session.Session
+	from      reader
+	topic     string
+	partition int32
+	prefix    string
+	// next is the offset to go on from.
+	next int64
+}
+
+// fetchTo calls do with what is before end and was not read yet.
+func (c *cursor) fetchTo(ctx context.Context, end int64, do func(*kafka.Record) error) error {
+	for c.next < end {
+		err := again(ctx, c.session.Patience, func() (err error) {
+			before := c.next
+			c.next, _, err = c.from.Fetch(ctx, c.topic, c.partition, before, do)
+			if err == nil && c.next == before {
+				return fmt.Errorf("read %s/%d: it ends at offset %d, and has had %d", c.topic, c.partition, before, end)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// damaged says that the topic has something under the checkpoint's keys that cannot be understood, or lacks something.
+func (c *cursor) damaged(offset int64, err error) error {
+	return &checkpoint.DamagedError{
+		Path: c.session.Path, Err: fmt.Errorf("partition %d, offset %d: %w", c.partition, offset, err),
+		Advice: "find out who wrote to or deleted from the topic, and name another topic",
+	}
+}
+
 // replay is what a partition says of one checkpoint, as far as it has been read. Its memory is that of the state, and
 // of one commit's chunks.
 type replay struct {
-	path, topic string
-	partition   int32
-	prefix      string
-	patience    time.Duration
-
-	// next is the offset to go on from.
-	next int64
+	cursor
 
 	origin bool
 	// head has the number 0 where there is none; saved is when it was written.
@@ -55,40 +87,15 @@ type foreign struct {
 	offset int64
 }
 
-func newReplay(path, topic string, partition int32, prefix string, first int64) *replay {
+func newReplay(c cursor) *replay {
 	return &replay{
-		path: path, topic: topic, partition: partition, prefix: prefix, next: first, patience: patience,
-		streams: map[string]stream{}, rows: map[uint64]map[string]checkpoint.Row{}, chunks: map[uint64][]byte{},
-		foreign: map[string]foreign{},
+		cursor: c, streams: map[string]stream{}, rows: map[uint64]map[string]checkpoint.Row{},
+		chunks: map[uint64][]byte{}, foreign: map[string]foreign{},
 	}
 }
 
 // readTo reads what is before end. After an error it may be called again.
-func (r *replay) readTo(ctx context.Context, from reader, end int64) error {
-	return r.fetchTo(ctx, from, end, r.record)
-}
-
-// fetchTo calls do with what is before end and was not read yet.
-func (r *replay) fetchTo(ctx context.Context, from reader, end int64, do func(*kafka.Record) error) error {
-	for r.next < end {
-		err := again(ctx, r.patience, func() (err error) {
-			before := r.next
-			r.next, _, err = from.Fetch(ctx, r.topic, r.partition, before, do)
-			if err == nil && r.next == before {
-				return fmt.Errorf("read %s/%d: it ends at offset %d, and has had %d", r.topic, r.partition, before, end)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *replay) damaged(offset int64, err error) error {
-	return &DamagedError{Path: r.path, Partition: r.partition, Offset: offset, Err: err}
-}
+func (r *replay) readTo(ctx context.Context, end int64) error { return r.fetchTo(ctx, end, r.record) }
 
 func (r *replay) record(record *kafka.Record) error {
 	key, ours := cutPrefix(record.Key, r.prefix)
@@ -97,7 +104,7 @@ func (r *replay) record(record *kafka.Record) error {
 	}
 	r.records++
 	err := r.take(key, record.Value)
-	var unknown unknownFormat
+	var unknown codec.UnknownFormat
 	switch {
 	case err == nil:
 		delete(r.foreign, string(key))
@@ -120,11 +127,6 @@ func cutPrefix(key []byte, prefix string) (after []byte, found bool) {
 	return key[len(prefix):], true
 }
 
-// unknownFormat is one that this version does not know.
-type unknownFormat byte
-
-func (f unknownFormat) Error() string { return fmt.Sprintf("format %d", byte(f)) }
-
 // begun reports whether there is something of a checkpoint that was committed.
 func (r *replay) begun() bool { return r.head.number > 0 || len(r.foreign) > 0 }
 
@@ -140,7 +142,7 @@ func (r *replay) formatError() error {
 		}
 	}
 	return &checkpoint.FormatError{
-		Path: r.path, Format: strconv.Itoa(int(first.format)),
+		Path: r.session.Path, Format: strconv.Itoa(int(first.format)),
 		Where: fmt.Sprintf("partition %d, offset %d", r.partition, first.offset),
 	}
 }
@@ -154,7 +156,7 @@ func (r *replay) admit(want checkpoint.Identity) error {
 	case r.head.number == 0:
 		return nil
 	case r.head.identity != want:
-		return &checkpoint.ForeignError{Path: r.path, Has: r.head.identity, Want: want}
+		return &checkpoint.ForeignError{Path: r.session.Path, Has: r.head.identity, Want: want}
 	case !r.origin:
 		return r.damaged(r.next, errors.New("what is oldest was deleted, as compaction does not do"))
 	default:

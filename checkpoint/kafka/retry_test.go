@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -105,8 +106,8 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 		f.away = errAway
 		began := time.Now()
 		err := s.Commit(t.Context(), position(2))
-		if took := time.Since(began); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) || took < patience ||
-			took > patience+pause.LongestWait {
+		if took := time.Since(began); !errors.Is(err, errAway) || checkpoint.IsPermanent(err) || took < session.Patience ||
+			took > session.Patience+pause.LongestWait {
 			t.Errorf("it ended after %v with %v", took, err)
 		}
 		short := must.Within(t, time.Second)
@@ -118,7 +119,7 @@ func TestCommit_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 		}
 
 		go func() {
-			<-time.After(patience / 2)
+			<-time.After(session.Patience / 2)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.away = nil
@@ -135,7 +136,7 @@ func TestOpen_waits_for_a_broker_that_is_away_and_then_says_so(t *testing.T) {
 			t.Errorf("error %v, want that the broker is away", err)
 		}
 		go func() {
-			<-time.After(patience / 2)
+			<-time.After(session.Patience / 2)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.away = nil
@@ -342,7 +343,7 @@ func TestOpen_is_as_patient_as_it_is_told(t *testing.T) {
 		s := must.Get(openFake(t.Context(), f, Config{Patience: time.Second}, audit))(t)
 		f.away = errAway
 		began = time.Now()
-		if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errAway) || time.Since(began) < patience {
+		if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errAway) || time.Since(began) < session.Patience {
 			t.Errorf("a commit ended after %v with %v", time.Since(began), err)
 		}
 	})
@@ -369,7 +370,7 @@ func TestCommit_is_patient_with_each_of_its_steps(t *testing.T) {
 		require.Error(t, s.Commit(t.Context(), position(1)), "it did not fail")
 		f.fault, f.away = nil, errAway
 		began := time.Now()
-		if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errAway) || time.Since(began) != patience {
+		if err := s.Commit(t.Context(), position(1)); !errors.Is(err, errAway) || time.Since(began) != session.Patience {
 			t.Errorf("it ended after %v with %v", time.Since(began), err)
 		}
 	})

@@ -22,7 +22,7 @@ func (r *replay) take(key, value []byte) error {
 	case len(value) == 0:
 		return errEmpty
 	case value[0] != format:
-		return unknownFormat(value[0])
+		return codec.UnknownFormat(value[0])
 	}
 	return r.set(kind, key, value[1:])
 }

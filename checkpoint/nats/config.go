@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/holder"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 )
 
 // Config says how the server is reached and which bucket has the checkpoint. Dial and Bucket are required.
@@ -52,7 +53,7 @@ func (c Config) withDefaults(want checkpoint.Identity) Config {
 		c.Timeout = defaultTimeout
 	}
 	if c.Patience <= 0 {
-		c.Patience = patience
+		c.Patience = session.Patience
 	}
 	if c.Replicas <= 0 {
 		c.Replicas = 1

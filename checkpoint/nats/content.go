@@ -74,10 +74,10 @@ func (c *content) rowsOf(name string) map[string][]byte {
 func (c *content) records(b []byte) []byte {
 	b = codec.AppendIdentity(append(b, opIdentity), c.identity)
 	if c.log != nil {
-		b = appendBytes(append(b, opLog), c.log)
+		b = codec.AppendText(append(b, opLog), c.log)
 	}
 	for name, state := range c.streams {
-		b = appendBytes(codec.AppendText(append(b, opStream), name), state)
+		b = codec.AppendText(codec.AppendText(append(b, opStream), name), state)
 	}
 	for name, rows := range c.rows {
 		if len(rows) == 0 {
@@ -85,7 +85,7 @@ func (c *content) records(b []byte) []byte {
 		}
 		b = codec.AppendText(append(b, opRowsOf), name)
 		for key, row := range rows {
-			b = appendBytes(codec.AppendText(append(b, opPut), key), row)
+			b = codec.AppendText(codec.AppendText(append(b, opPut), key), row)
 		}
 	}
 	return b

@@ -63,7 +63,7 @@ func TestDamage_is_reported_and_leaves_the_bucket_as_it_is(t *testing.T) {
 			_, opened := Open(t.Context(), cfg, audit)
 			_, inspected := Inspect(t.Context(), cfg, audit)
 			for what, err := range map[string]error{"open": opened, "inspect": inspected} {
-				var damaged *DamagedError
+				var damaged *checkpoint.DamagedError
 				var unknown *checkpoint.FormatError
 				assert.True(t, (errors.As(err, &damaged) || errors.As(err, &unknown)) && checkpoint.IsPermanent(err),
 					"%s: error %v, want that it is damaged, or of another format", what, err)
@@ -90,7 +90,7 @@ func status(t *testing.T, js jetstream.JetStream) (s jetstream.StreamState) {
 func TestRemains_of_what_is_before_the_base_do_no_harm(t *testing.T) {
 	srv := newServer(t)
 	s, want := mustOpen(t.Context(), t, at(srv.ClientURL())), storetest.Empty()
-	s.log = &faulty{messages: s.log, before: func(request string) fault {
+	s.log.messages = &faulty{messages: s.log.messages, before: func(request string) fault {
 		return fault{lose: request == "purge", err: map[bool]error{true: errAway}[request == "purge"]}
 	}}
 	for n := range 6 {
@@ -183,7 +183,7 @@ func mustNoticeOlderServer(t *testing.T, use func(context.Context, *Store) error
 	srv = start()
 	b := must.Get(connect(t.Context(), at(srv.ClientURL()).withDefaults(audit)))(t)
 	t.Cleanup(b.close)
-	s.log, s.insistence, s.cfg.Patience, b.cfg.Timeout = b, time.Second, time.Second, time.Second
+	s.log.messages, s.session.Insistence, s.cfg.Patience, b.cfg.Timeout = b, time.Second, time.Second, time.Second
 	mustBeLost(t, use(t.Context(), s))
 	storetest.MustHold(t.Context(), t, mustOpen(t.Context(), t, at(srv.ClientURL())), want)
 }

@@ -14,5 +14,5 @@
 //     older is purged. So the bucket has about twice what holds at most.
 //
 // One process at a time uses a checkpoint. Opening it takes the next epoch with a message of its own; from then on an
-// older process gets a [*TakenError]. A process that writes to its checkpoint is not replaced: see [Open].
+// older process gets a [*checkpoint.TakenError]. A process that writes to its checkpoint is not replaced: see [Open].
 package nats

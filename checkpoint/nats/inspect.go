@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 )
 
 // Found is what a bucket has of a checkpoint.
@@ -28,7 +29,7 @@ func Inspect(ctx context.Context, cfg Config, want checkpoint.Identity) (found *
 		if _, err := b.check(ctx); err != nil {
 			return err
 		}
-		found, err = inspect(ctx, &Store{cfg: cfg, path: cfg.path(), log: b, patience: cfg.Patience})
+		found, err = inspect(ctx, log{b, session.New(cfg.path(), want, cfg.Patience)})
 		return err
 	})
 	if errors.Is(err, errNoBucket) {
@@ -65,18 +66,15 @@ func look(
 		defer b.close()
 		err = again(ctx, cfg.Patience, func() error { return do(b, cfg) })
 	}
-	if err == nil || checkpoint.IsPermanent(err) { // which says by itself of which checkpoint it is
-		return err
-	}
-	return fmt.Errorf("%s checkpoint in bucket %s: %w", verb, cfg.Bucket, err)
+	return session.Named(verb, "in bucket "+cfg.Bucket, err)
 }
 
-func inspect(ctx context.Context, s *Store) (*Found, error) {
-	r, err := s.look(ctx)
+func inspect(ctx context.Context, l log) (*Found, error) {
+	r, err := l.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	state, err := s.stateOf(r)
+	state, err := l.stateOf(r)
 	return &Found{State: state, Number: r.number, Saved: r.saved}, err
 }
 
@@ -88,8 +86,7 @@ func Discard(ctx context.Context, cfg Config, want checkpoint.Identity) error {
 		if _, err := b.check(ctx); err != nil {
 			return err
 		}
-		s := &Store{cfg: cfg, path: cfg.path(), log: b, patience: cfg.Patience}
-		_, err := s.look(ctx)
+		_, err := log{b, session.New(cfg.path(), want, cfg.Patience)}.look(ctx)
 		var other *checkpoint.FormatError
 		if !errors.As(err, &other) || !other.Old() {
 			return err

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -180,7 +181,7 @@ func TestStore_that_is_closed(t *testing.T) {
 	s := mustOpen(t.Context(), t, at(newServer(t).ClientURL()))
 	require.NoError(t, s.Close())
 	state, err := s.Load(t.Context())
-	require.ErrorIs(t, err, errClosed, "load")
+	require.ErrorIs(t, err, session.ErrClosed, "load")
 	assert.Equal(t, (*checkpoint.State)(nil), state, "load")
-	assert.ErrorIs(t, s.Commit(t.Context(), benchRows(0, 1, 1)), errClosed, "commit")
+	assert.ErrorIs(t, s.Commit(t.Context(), benchRows(0, 1, 1)), session.ErrClosed, "commit")
 }

@@ -63,11 +63,6 @@ var (
 	errRest  = errors.New("the message is cut short")
 )
 
-// unknownFormat is one that this version does not know.
-type unknownFormat byte
-
-func (f unknownFormat) Error() string { return fmt.Sprintf("format %d", byte(f)) }
-
 // message is one of a checkpoint.
 type message struct {
 	kind                         byte
@@ -89,7 +84,7 @@ func decodeMessage(data []byte) (m message, err error) {
 		return m, errEmpty
 	}
 	if data[0] != format {
-		return m, unknownFormat(data[0])
+		return m, codec.UnknownFormat(data[0])
 	}
 	d := codec.NewDecoder(data[1:])
 	if kind := d.Bytes(1); kind != nil {
@@ -120,17 +115,17 @@ func appendBatch(b []byte, batch *checkpoint.Batch) []byte {
 	var value []byte
 	if batch.Log != nil {
 		value = codec.AppendLog(value[:0], batch.Log)
-		b = appendBytes(append(b, opLog), value)
+		b = codec.AppendText(append(b, opLog), value)
 	}
 	for name, stream := range batch.Streams {
 		value = codec.AppendStream(value[:0], &stream)
-		b = appendBytes(codec.AppendText(append(b, opStream), name), value)
+		b = codec.AppendText(codec.AppendText(append(b, opStream), name), value)
 	}
 	for name, rows := range batch.Put {
 		b = codec.AppendText(append(b, opRowsOf), name)
 		for key, row := range rows {
 			value = codec.AppendRow(value[:0], &row)
-			b = appendBytes(codec.AppendText(append(b, opPut), key), value)
+			b = codec.AppendText(codec.AppendText(append(b, opPut), key), value)
 		}
 	}
 	for name, keys := range batch.Drop {
@@ -140,8 +135,4 @@ func appendBatch(b []byte, batch *checkpoint.Batch) []byte {
 		}
 	}
 	return b
-}
-
-func appendBytes(b, value []byte) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(value))), value...)
 }

@@ -23,7 +23,7 @@ import (
 const small = 800
 
 // rebaseNow has the next commit write another base.
-func rebaseNow(s *Store) { s.since = s.base + slack + 1 }
+func rebaseNow(s *Store) { s.size.since = s.size.base + slack + 1 }
 
 // Wherever in a commit, and in the base that follows it, another process opens the checkpoint: the commit fails and
 // changes nothing, or it was decided before. The first process can never write again, and the other one goes on.
@@ -76,7 +76,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 
 func mustBeTaken(t must.TB, err error) {
 	t.Helper()
-	var taken *TakenError
+	var taken *checkpoint.TakenError
 	if !errors.As(err, &taken) || !checkpoint.IsPermanent(err) {
 		t.Fatalf("error %v, want that another process uses it", err)
 	}

@@ -15,18 +15,18 @@ const slack = 4 << 20
 // tidy writes another base once there is more behind the last one than in it, and purges what is before. What it does
 // not come to is for another commit.
 func (s *Store) tidy(ctx context.Context) {
-	if s.since > max(s.base+slack, s.due) && s.rebase(ctx) != nil {
-		s.due = s.since + slack
+	if s.size.since > max(s.size.base+slack, s.size.due) && s.rebase(ctx) != nil {
+		s.size.due = s.size.since + slack
 		return
 	}
-	if s.before == 0 {
+	if s.size.before == 0 {
 		return
 	}
-	if err := s.log.purge(ctx, s.before); err != nil && ctx.Err() == nil {
-		s.cfg.Log.Warn("what is old of the checkpoint stays in the bucket until the next attempt", "checkpoint", s.path,
-			"err", err)
+	if err := s.log.purge(ctx, s.size.before); err != nil && ctx.Err() == nil {
+		s.cfg.Log.Warn("what is old of the checkpoint stays in the bucket until the next attempt", "checkpoint",
+			s.session.Path, "err", err)
 	}
-	s.before = 0 // the next base purges all that is before it
+	s.size.before = 0 // the next base purges all that is before it
 }
 
 // rebase writes all that holds as one commit that replaces what is there.
@@ -40,47 +40,15 @@ func (s *Store) rebase(ctx context.Context) error {
 	if err := s.sign(ctx); err != nil { // which is not purged with what is before the base
 		return err
 	}
-	first, since := s.sequence, s.since
-	s.since = 0
+	first, since := s.sequence, s.size.since
+	s.size.since = 0
 	if err := s.write(ctx, kindBase, records); err != nil {
-		s.since += since
+		s.size.since += since
 		return err
 	}
 	// Of what was between only this store's own late messages can be, which the base replaces.
-	s.base, s.since, s.due, s.before = s.since, 0, 0, first
+	s.size = size{base: s.size.since, before: first}
 	return nil
-}
-
-// readings is how often a checkpoint is read that seems torn: a base may have been written, and what was before it
-// purged, while it was read.
-const readings = 5
-
-// look reads what the bucket has of the checkpoint now, whoever writes to it.
-func (s *Store) look(ctx context.Context) (*replay, error) {
-	for n := 1; ; n++ {
-		r, err := s.replay(ctx)
-		if err != nil || r.torn == nil {
-			return r, err
-		}
-		if n == readings {
-			return nil, r.damage(s.path)
-		}
-	}
-}
-
-// replay reads what the bucket has of the checkpoint now, which may seem torn.
-func (s *Store) replay(ctx context.Context) (*replay, error) {
-	var end uint64
-	err := again(ctx, s.patience, func() error {
-		last, err := s.log.last(ctx)
-		end = last.sequence
-		return err
-	})
-	r := newReplay()
-	if err != nil || end == 0 {
-		return r, err
-	}
-	return r, s.read(ctx, r, end)
 }
 
 // catchUp reads what there is up to the newest message that the store knows of. What is purged while it is read may
@@ -95,29 +63,19 @@ func (s *Store) catchUp(ctx context.Context, r *replay) (*replay, error) {
 			return nil, err
 		}
 	}
-	return r, r.damage(s.path)
+	return r, r.damage(s.session.Path)
 }
 
 // readKnown has r read on up to the newest message that the store knows of. A consumer waits for one that is lost, as
 // for one that is to come: the stream is asked then.
 func (s *Store) readKnown(ctx context.Context, r *replay) error {
-	err := s.read(ctx, r, s.sequence)
+	err := s.log.readTo(ctx, r, s.sequence)
 	if err == nil || checkpoint.IsPermanent(err) || ctx.Err() != nil {
 		return err
 	}
 	found, unknown := s.log.last(ctx)
 	if errors.Is(unknown, errNoBucket) || unknown == nil && found.sequence < s.sequence {
-		return s.breaks(&LostError{Path: s.path, Has: found.sequence, Want: s.sequence})
+		return s.session.Breaks(&LostError{Path: s.session.Path, Has: found.sequence, Want: s.sequence})
 	}
 	return err
-}
-
-// read has r read on up to a message that is there.
-func (s *Store) read(ctx context.Context, r *replay, to uint64) error {
-	if r.sequence >= to {
-		return nil
-	}
-	return again(ctx, s.patience, func() error {
-		return s.log.read(ctx, r.sequence, to, r.take)
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/codec"
 )
 
 // messageCost is what a message costs readers and server besides its bytes, in bytes.
@@ -161,13 +162,13 @@ func (r *replay) admit(path string, want checkpoint.Identity) error {
 
 // damage returns what is wrong with all that was read.
 func (r *replay) damage(path string) error {
-	var unknown unknownFormat
+	var unknown codec.UnknownFormat
 	switch {
 	case r.torn == nil:
 		return nil
 	case errors.As(r.torn, &unknown):
 		return &checkpoint.FormatError{Path: path, Format: strconv.Itoa(int(unknown))}
 	default:
-		return &DamagedError{Path: path, Err: r.torn}
+		return damaged(path, r.torn)
 	}
 }

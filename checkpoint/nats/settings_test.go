@@ -169,7 +169,7 @@ func TestPermissions_that_are_enough(t *testing.T) {
 	rebaseNow(s)
 	require.NoError(t, s.Commit(t.Context(), benchRows(0, 100, 2)))
 	found, err := Inspect(t.Context(), as("bridge"), audit)
-	assert.True(t, err == nil && len(found.State.Rows["pods.v1"]) == 100 && s.before == 0,
+	assert.True(t, err == nil && len(found.State.Rows["pods.v1"]) == 100 && s.size.before == 0,
 		"found %+v, %v", found, err)
 	text := must.Get(os.ReadFile("../../docs/operations.md"))(t)
 	for _, subject := range maker.Permissions.Publish.Allow {

@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/internal/session"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
@@ -24,33 +24,20 @@ type messages interface {
 
 // Store is an open checkpoint. It is a [checkpoint.Store]; all methods may be called concurrently.
 type Store struct {
-	cfg  Config
-	want checkpoint.Identity
-	path string
-	log  messages
+	cfg     Config
+	session *session.Session
+	log     log
 	// close ends the connection; it may be nil.
 	close func()
-
-	mu sync.Mutex
-	// broken is why the store must not be used any more.
-	broken error
 
 	// writer and epoch are in each message of this store.
 	writer, epoch uint64
 	// sequence and number are those of the newest message; unsure says that another one of this store may come.
 	sequence, number uint64
 	unsure           bool
-	// wrote is when this store wrote last.
-	wrote time.Time
 	// room is how much of a commit fits one message.
 	room int
-	// base is what the base costs, since what is behind it does, due from when on there is to be another one.
-	base, since, due int
-	// before is a sequence before which nothing counts and something is left; 0 is none.
-	before uint64
-
-	// patience is that of the operation that holds mu, insistence that of every commit.
-	patience, insistence time.Duration
+	size size
 
 	// opened is what was read when the store was opened, until it is asked for or no longer true.
 	opened *checkpoint.State
@@ -58,12 +45,18 @@ type Store struct {
 	records, message []byte
 }
 
+// size is how much the bucket has of the checkpoint.
+type size struct {
+	// base is what the base costs, since what is behind it does, due from when on there is to be another one.
+	base, since, due int
+	// before is a sequence before which nothing counts and something is left; 0 is none.
+	before uint64
+}
+
 var (
 	_ checkpoint.Store  = (*Store)(nil)
 	_ checkpoint.Holder = (*Store)(nil)
 )
-
-var errClosed = errors.New("the store is closed")
 
 // Open opens the checkpoint of want, or begins it, and creates the bucket if it is missing. From then on no other
 // process that has opened the checkpoint before can commit. It reads all of the checkpoint.
@@ -74,18 +67,15 @@ var errClosed = errors.New("the store is closed")
 //
 // A step that fails is tried again for as long as cfg.Patience, and until ctx ends. The error is a
 // [*checkpoint.ForeignError] when the checkpoint belongs to another identity than want, and then nothing was done to
-// it; a [*SettingsError], [*checkpoint.FormatError], [*DamagedError] or [*TakenError]; what is not
-// [checkpoint.IsPermanent] may pass.
+// it; a [*SettingsError], [*checkpoint.FormatError], [*checkpoint.DamagedError] or
+// [*checkpoint.TakenError]; what is not [checkpoint.IsPermanent] may pass.
 func Open(ctx context.Context, cfg Config, want checkpoint.Identity) (*Store, error) {
 	cfg = cfg.withDefaults(want)
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("open checkpoint: %w", err)
 	}
 	s, err := dial(ctx, cfg, want)
-	if err == nil || checkpoint.IsPermanent(err) { // which says by itself of which checkpoint it is
-		return s, err
-	}
-	return nil, fmt.Errorf("open checkpoint %s: %w", cfg.path(), err)
+	return s, session.Named("open", cfg.path(), err)
 }
 
 func dial(ctx context.Context, cfg Config, want checkpoint.Identity) (*Store, error) {
@@ -117,7 +107,7 @@ const (
 	headers = 512
 )
 
-func open(ctx context.Context, cfg Config, want checkpoint.Identity, log messages, limit int) (*Store, error) {
+func open(ctx context.Context, cfg Config, want checkpoint.Identity, m messages, limit int) (*Store, error) {
 	room := min(limit-headers-headSize-2*len(cfg.prefix()), largest)
 	if room <= 0 {
 		return nil, &SettingsError{
@@ -125,7 +115,8 @@ func open(ctx context.Context, cfg Config, want checkpoint.Identity, log message
 			Advice: "let it take 64 KiB at least",
 		}
 	}
-	s := &Store{cfg: cfg, want: want, path: cfg.path(), log: log, room: room, patience: cfg.Patience, insistence: patience}
+	use := session.New(cfg.path(), want, cfg.Patience)
+	s := &Store{cfg: cfg, session: use, log: log{m, use}, room: room}
 	return s, s.take(ctx)
 }
 
@@ -134,21 +125,15 @@ func open(ctx context.Context, cfg Config, want checkpoint.Identity, log message
 func (s *Store) Epoch() uint64 { return s.epoch }
 
 // Load implements [checkpoint.Store].
-func (s *Store) Load(ctx context.Context) (*checkpoint.State, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.patience = s.cfg.Patience
-	state, err := s.load(ctx)
-	if err == nil || checkpoint.IsPermanent(err) {
-		return state, err
-	}
-	return nil, fmt.Errorf("load checkpoint %s: %w", s.path, err)
+func (s *Store) Load(ctx context.Context) (state *checkpoint.State, err error) {
+	err = s.session.Do(ctx, s.cfg.Patience, func() error {
+		state, err = s.load(ctx)
+		return err
+	})
+	return state, session.Named("load", s.session.Path, err)
 }
 
 func (s *Store) load(ctx context.Context) (*checkpoint.State, error) {
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
 	if state := s.opened; state != nil {
 		s.opened = nil
 		return state, nil
@@ -162,15 +147,7 @@ func (s *Store) load(ctx context.Context) (*checkpoint.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.stateOf(r)
-}
-
-func (s *Store) stateOf(r *replay) (*checkpoint.State, error) {
-	state, err := r.content.state()
-	if err != nil {
-		return nil, &DamagedError{Path: s.path, Err: err}
-	}
-	return state, nil
+	return s.log.stateOf(r)
 }
 
 // Commit implements [checkpoint.Store]. After an error that is not [checkpoint.IsPermanent] the batch may be there or
@@ -179,56 +156,31 @@ func (s *Store) stateOf(r *replay) (*checkpoint.State, error) {
 //
 // A step that fails is tried again for 10 s, and until ctx ends.
 func (s *Store) Commit(ctx context.Context, b *checkpoint.Batch) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.patience = s.insistence
-	if b.Identity != s.want {
-		return &checkpoint.ForeignError{Path: s.path, Has: s.want, Want: b.Identity}
-	}
-	err := s.usable(ctx)
-	if err == nil {
+	return s.session.Commit(ctx, b, func() error {
 		s.opened = nil
 		s.records = appendBatch(s.records[:0], b)
-		if err = s.write(ctx, kindCommit, s.records); err == nil {
+		err := s.write(ctx, kindCommit, s.records)
+		if err == nil {
 			s.tidy(ctx)
 		}
-		s.release()
-	}
-	if err == nil || checkpoint.IsPermanent(err) { // which says by itself of which checkpoint it is
+		if cap(s.records) > keptAfter {
+			s.records = nil
+		}
 		return err
-	}
-	return fmt.Errorf("commit checkpoint %s: %w", s.path, err)
+	})
 }
 
 // Close ends the connection, and tells the next process before that the checkpoint is free. What was committed stays; a
 // store may be closed twice.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if errors.Is(s.broken, errClosed) {
-		return nil
-	}
-	if s.broken == nil {
-		s.leave()
-	}
-	s.broken, s.opened = errClosed, nil
-	if s.close != nil {
-		s.close()
-	}
-	return nil
+	leave := func(ctx context.Context) error { return s.append(ctx, kindWriter, 0, nil) }
+	return s.session.Close(leave, func() {
+		s.opened = nil
+		if s.close != nil {
+			s.close()
+		}
+	})
 }
-
-// usable returns why nothing can be done, if so.
-func (s *Store) usable(ctx context.Context) error {
-	if s.broken != nil {
-		return s.broken
-	}
-	return ctx.Err()
-}
-
-// patience is how long one step of a commit is tried again before its error is returned, and of everything else where
-// the configuration does not say.
-const patience = 10 * time.Second
 
 // again calls step until it succeeds, fails in a way that another attempt does not help, or patience or ctx ends. The
 // last attempt is made when patience ends.

@@ -12,11 +12,11 @@ import (
 
 // take reads the checkpoint and opens the next epoch of it.
 func (s *Store) take(ctx context.Context) error {
-	r, err := s.look(ctx)
+	r, err := s.log.look(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.admit(s.path, s.want); err != nil { // before anything is done to it
+	if err := r.admit(s.session.Path, s.session.Want); err != nil { // before anything is done to it
 		return err
 	}
 	if err := s.awaitEnd(ctx, r); err != nil {
@@ -28,14 +28,14 @@ func (s *Store) take(ctx context.Context) error {
 	if r, err = s.catchUp(ctx, r); err != nil {
 		return err
 	}
-	if err := r.admit(s.path, s.want); err != nil {
+	if err := r.admit(s.session.Path, s.session.Want); err != nil {
 		return err
 	}
-	s.base, s.since = r.base, r.since
+	s.size.base, s.size.since = r.base, r.since
 	if r.oldest < r.first {
-		s.before = r.first
+		s.size.before = r.first
 	}
-	s.opened, err = s.stateOf(r)
+	s.opened, err = s.log.stateOf(r)
 	return err
 }
 
@@ -45,19 +45,19 @@ func (s *Store) enlist(ctx context.Context, r *replay) error {
 	s.writer = rand.Uint64()
 	s.sequence, s.number, s.epoch = r.sequence, r.number, r.epoch+1
 	u := r.user
-	return again(ctx, s.patience, func() error {
+	return again(ctx, s.session.Patience, func() error {
 		m := message{
 			kind: kindWriter, writer: s.writer, epoch: s.epoch, number: s.number + 1, body: []byte(s.cfg.self.Text()),
 		}
 		sequence, err := s.log.append(ctx, m.number, s.sequence, m.append(nil))
 		if err == nil {
-			s.sequence, s.number, s.wrote = sequence, m.number, time.Now()
+			s.sequence, s.number, s.session.Wrote = sequence, m.number, time.Now()
 			return nil
 		}
 		if !errors.Is(err, errMoved) {
 			return err
 		}
-		last, at, err := s.last(ctx)
+		last, at, err := s.log.newest(ctx)
 		if err != nil {
 			return err
 		}
@@ -71,22 +71,4 @@ func (s *Store) enlist(ctx context.Context, r *replay) error {
 		s.epoch = last.epoch + 1
 		return fmt.Errorf("it is written to meanwhile: %w", errMoved)
 	})
-}
-
-// last returns the newest message and its sequence, zero where there is none.
-func (s *Store) last(ctx context.Context) (m message, sequence uint64, err error) {
-	found, err := s.log.last(ctx)
-	if err != nil || found.sequence == 0 {
-		return m, 0, err
-	}
-	return s.decoded(found)
-}
-
-func (s *Store) decoded(found raw) (m message, sequence uint64, err error) {
-	if m, err = decodeMessage(found.data); err != nil {
-		r := newReplay()
-		r.skip(found.sequence, err)
-		return m, found.sequence, r.damage(s.path)
-	}
-	return m, found.sequence, nil
 }

@@ -44,7 +44,7 @@ func (s *Store) awaitEnd(ctx context.Context, r *replay) error {
 		if err := pause.For(ctx, holder.Look); err != nil {
 			return err
 		}
-		last, at, err := s.last(ctx)
+		last, at, err := s.log.newest(ctx)
 		if err != nil {
 			return err
 		}
@@ -57,29 +57,16 @@ func (s *Store) awaitEnd(ctx context.Context, r *replay) error {
 
 // Hold implements [checkpoint.Holder].
 func (s *Store) Hold(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil || time.Since(s.wrote) < holder.Every {
+	return s.session.Hold(ctx, func() error {
+		err := s.sign(ctx)
+		if err == nil {
+			s.tidy(ctx)
+		}
 		return err
-	}
-	s.patience = holder.Every
-	err := s.sign(ctx)
-	if err == nil {
-		s.tidy(ctx)
-	}
-	return err
+	})
 }
 
 // sign says that this process uses the checkpoint.
 func (s *Store) sign(ctx context.Context) error {
 	return s.append(ctx, kindWriter, 0, []byte(s.cfg.self.Text()))
-}
-
-// leave says that this process does not use the checkpoint any more, so that the next one need not wait. That is an
-// attempt: who waits finds out.
-func (s *Store) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), holder.Farewell)
-	defer cancel()
-	s.patience = 0
-	_ = s.append(ctx, kindWriter, 0, nil)
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
 // keptAfter is how large a buffer may be to be used again.
@@ -33,19 +35,19 @@ func (s *Store) append(ctx context.Context, kind byte, parts uint64, body []byte
 	for {
 		m := message{kind: kind, writer: s.writer, epoch: s.epoch, number: s.number + 1, parts: parts, body: body}
 		s.message = m.append(s.message[:0])
-		err := again(ctx, s.patience, func() error { return s.offer(ctx, m.number) })
+		err := again(ctx, s.session.Patience, func() error { return s.offer(ctx, m.number) })
 		switch {
 		case errors.Is(err, errLate):
 			continue
 		case err == nil:
 			s.unsure = false
-			s.since += cost(&m)
+			s.size.since += cost(&m)
 			return nil
 		case errors.Is(err, errNoBucket):
-			return s.breaks(&LostError{Path: s.path, Want: s.sequence})
+			return s.session.Breaks(&LostError{Path: s.session.Path, Want: s.sequence})
 		}
 		if lost := (*LostError)(nil); errors.As(err, &lost) {
-			return s.breaks(lost)
+			return s.session.Breaks(lost)
 		}
 		s.unsure = true
 		return err
@@ -57,7 +59,7 @@ func (s *Store) offer(ctx context.Context, number uint64) error {
 	sequence, err := s.log.append(ctx, number, s.sequence, s.message)
 	switch {
 	case err == nil:
-		s.sequence, s.number, s.wrote = sequence, number, time.Now()
+		s.sequence, s.number, s.session.Wrote = sequence, number, time.Now()
 		return nil
 	case errors.Is(err, errMoved):
 		return s.reconcile(ctx, err)
@@ -73,37 +75,24 @@ func (s *Store) reconcile(ctx context.Context, refused error) error {
 		return err
 	}
 	if found.sequence < s.sequence {
-		return &LostError{Path: s.path, Has: found.sequence, Want: s.sequence}
+		return &LostError{Path: s.session.Path, Has: found.sequence, Want: s.sequence}
 	}
 	if found.sequence == s.sequence { // of which a replica that has taken over did not know yet
 		return refused
 	}
-	last, _, err := s.decoded(found)
+	last, _, err := s.log.decoded(found)
 	switch {
 	case err != nil:
-		return s.breaks(err)
+		return s.session.Breaks(err)
 	case last.writer != s.writer && last.epoch > s.epoch:
-		return s.breaks(&TakenError{Path: s.path, Epoch: last.epoch})
+		return s.session.Breaks(&checkpoint.TakenError{Path: s.session.Path, Err: fmt.Errorf("epoch %d", last.epoch)})
 	case last.writer != s.writer:
-		return s.breaks(&DamagedError{Path: s.path, Err: fmt.Errorf("message %d is of epoch %d, and this is epoch %d",
-			last.number, last.epoch, s.epoch)})
+		return s.session.Breaks(damaged(s.session.Path, fmt.Errorf("message %d is of epoch %d, and this is epoch %d",
+			last.number, last.epoch, s.epoch)))
 	}
 	s.sequence, s.number = found.sequence, last.number
 	if !bytes.Equal(found.data, s.message) {
 		return errLate
 	}
 	return nil
-}
-
-// breaks remembers an error after which what this process knows is not to be trusted any more.
-func (s *Store) breaks(err error) error {
-	s.broken = err
-	return err
-}
-
-// release lets large buffers go.
-func (s *Store) release() {
-	if cap(s.records) > keptAfter {
-		s.records = nil
-	}
 }

@@ -34,7 +34,7 @@ func TestStore_that_another_process_has_opened_cannot_commit(t *testing.T) {
 	old := mustOpen(t, cfg)
 	require.NoError(t, old.Commit(t.Context(), rows(0, 10, 1)))
 	young := mustOpen(t, cfg)
-	var taken *kafka.TakenError
+	var taken *checkpoint.TakenError
 	if err := old.Commit(t.Context(), rows(0, 10, 2)); !errors.As(err, &taken) || !checkpoint.IsPermanent(err) {
 		t.Errorf("commit: error %v, want that another process uses it", err)
 	}
@@ -94,7 +94,7 @@ func TestStore_without_the_permission_for_its_id_warns_and_works(t *testing.T) {
 	allow(kafkago.ResourceTypeTransactionalID, id, kafkago.ACLOperationTypeWrite)
 	old := mustOpen(t, cfg)
 	mustBe(t, must.Get(mustOpen(t, cfg).Load(t.Context()))(t), want)
-	var taken *kafka.TakenError
+	var taken *checkpoint.TakenError
 	err := old.Commit(t.Context(), rows(0, 10, 2))
 	assert.True(t, errors.As(err, &taken), "commit: error %v, want that another process uses it", err)
 	assert.EqualValues(t, 0, log.Len(), "warnings: %s", &log)

@@ -10,12 +10,19 @@ package codec
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
 // errRest says that bytes are missing, or left.
 var errRest = errors.New("cut short")
+
+// UnknownFormat is a format that this version does not know.
+type UnknownFormat byte
+
+// Error implements error.
+func (f UnknownFormat) Error() string { return fmt.Sprintf("format %d", byte(f)) }
 
 // Decoder reads what the functions of this package, and those of encoding/binary for uvarints, appended. What follows
 // bad input is zero.
@@ -77,8 +84,8 @@ func (d *Decoder) Done() error {
 	return nil
 }
 
-// AppendText appends a text.
-func AppendText(b []byte, s string) []byte {
+// AppendText appends a text, or bytes as one.
+func AppendText[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
