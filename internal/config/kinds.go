@@ -112,7 +112,8 @@ var (
 	aTopic = rules.Valid(func(s string) bool { return topicPattern.MatchString(s) && strings.Trim(s, ".") != "" },
 		"the name of a topic", "use letters, digits, . _ and - (at most 249, not dots alone)")
 	aTokenURL = rules.Valid(isTokenURL, "the URL of a server that gives tokens",
-		"write one with https or http, such as "+tokenURL+", and secrets as clientSecretFile or clientSecretEnv").OrEmpty().Hidden()
+		"write one with https or http, such as "+tokenURL+", and secrets as clientSecretFile or clientSecretEnv").
+		OrEmpty().Hidden()
 	aScope = rules.Matching(`^[!#-\[\]-~]+$`, "a scope", "write one word of printable ASCII, without quotes and backslashes")
 )
 

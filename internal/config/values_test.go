@@ -3,19 +3,13 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -23,113 +17,37 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-func TestSecret_never_shows_itself(t *testing.T) {
-	type holder struct {
-		Public Secret
-		Deep   map[string]*Secret
-		hidden Secret
-	}
-	s := NewSecret("hunter2")
-	h := holder{s, map[string]*Secret{"a": &s}, s}
-	var logged bytes.Buffer
-	for _, handler := range []slog.Handler{slog.NewTextHandler(&logged, nil), slog.NewJSONHandler(&logged, nil)} {
-		slog.New(handler).Info("x", "secret", s, "holder", h, "pointer", &h)
-	}
-	asJSON, err := json.Marshal(h)
-	asYAML, err2 := yaml.Marshal(h)
-	require.NoError(t, err)
-	require.NoError(t, err2)
-	shown := []string{logged.String(), string(asJSON), string(asYAML), fmt.Errorf("%w: %v", os.ErrInvalid, s).Error()}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		shown = append(shown, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, h), fmt.Sprintf(verb, &h),
-			fmt.Sprintf(verb, []Secret{s}))
-	}
-	for _, text := range shown {
-		assert.NotContains(t, text, "hunter2", "shown")
-		assert.NotContains(t, text, fmt.Sprintf("%x", "hunter2"), "shown")
-	}
-	for _, text := range []string{fmt.Sprintf("%v", s), fmt.Sprintf("%#v", s), s.String()} {
-		assert.Equal(t, "[redacted]", text)
-	}
-	assert.Equal(t, `{"Public":"[redacted]","Deep":{"a":"[redacted]"}}`, string(asJSON), "got %s", asJSON)
-	assert.Equal(t, "hunter2", s.Reveal(), "Reveal")
-	assert.Empty(t, (Secret{}).Reveal(), "Reveal")
-}
-
-func TestCredentials_come_from_where_the_file_says(t *testing.T) {
+func TestSecrets_come_from_where_the_file_says(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte("s3cret\r\n"), 0o600))
 	t.Setenv("BRIDGE_PASSWORD", "hunter2")
-	c, err := (&NATSAccess{TokenFile: file, User: "bridge", PasswordEnv: "BRIDGE_PASSWORD", CredsFile: file}).Credentials()
+	token, password, err := (&NATSAccess{
+		TokenFile: file, User: "bridge", PasswordEnv: "BRIDGE_PASSWORD", CredsFile: file,
+	}).Secrets()
 	require.NoError(t, err)
-	if c.Token.Reveal() != "s3cret" || c.User != "bridge" || c.Password.Reveal() != "hunter2" || c.CredsFile != file {
-		t.Errorf("got %q %q %q %q", c.Token.Reveal(), c.User, c.Password.Reveal(), c.CredsFile)
-	}
+	assert.Equal(t, []string{"s3cret", "hunter2"}, []string{token, password})
+	password, secret, err := (&SASL{PasswordFile: file, ClientSecretEnv: "BRIDGE_PASSWORD"}).Secrets()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"s3cret", "hunter2"}, []string{password, secret})
+	password, secret, err = (&SASL{PasswordEnv: "BRIDGE_PASSWORD", ClientSecretFile: file, TokenFile: file}).Secrets()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"hunter2", "s3cret"}, []string{password, secret})
 }
 
-func TestCredentials_that_cannot_be_read_are_all_named(t *testing.T) {
+func TestSecrets_that_cannot_be_read_are_all_named(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
-	n := &NATSAccess{
-		TokenFile: empty, PasswordEnv: "KUBE_EVENTBRIDGE_NOT_SET", NKeyFile: "/none/nkey",
-		CredsFile: "/none/creds",
-	}
-	_, err := n.Credentials()
-	want := "read tokenFile: " + empty + " is empty\n" +
-		"read passwordEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set\n" +
-		"read nkeyFile: open /none/nkey: no such file or directory\n" +
-		"read credsFile: open /none/creds: no such file or directory"
-	assert.EqualError(t, err, want)
-}
-
-func TestCredentials_of_Kafka_come_from_where_the_file_says(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "secret")
-	require.NoError(t, os.WriteFile(file, []byte("s3cret\r\n"), 0o600))
-	t.Setenv("BRIDGE_PASSWORD", "hunter2")
-	scopes := []string{"log"}
-	for name, s := range map[string]*SASL{
-		"password in the environment, secret in a file": {
-			User: "bridge", PasswordEnv: "BRIDGE_PASSWORD",
-			ClientSecretFile: file,
-		},
-		"password in a file, secret in the environment": {
-			User: "bridge", PasswordFile: file,
-			ClientSecretEnv: "BRIDGE_PASSWORD",
-		},
-	} {
-		password, secret := "hunter2", "s3cret"
-		if s.PasswordFile != "" {
-			password, secret = secret, password
-		}
-		s.TokenFile, s.TokenURL, s.ClientID, s.Scopes = file, "https://login", "id", scopes
-		c := must.Get((&Kafka{SASL: s}).Credentials())(t)
-		if c.User != "bridge" || c.Password.Reveal() != password || c.ClientSecret.Reveal() != secret ||
-			c.TokenFile != file ||
-			c.TokenURL != "https://login" || c.ClientID != "id" || !slices.Equal(c.Scopes, scopes) {
-			t.Errorf("%s: got %+v, %q, %q", name, c, c.Password.Reveal(), c.ClientSecret.Reveal())
-		}
-		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
-			if shown := fmt.Sprintf(verb, c); strings.Contains(shown, "hunter2") || strings.Contains(shown, "s3cret") {
-				t.Errorf("%s: shown: %s", name, shown)
-			}
-		}
-	}
-	assert.Equal(t, KafkaCredentials{}, must.Get((&Kafka{}).Credentials())(t), "without a file")
-}
-
-func TestCredentials_of_Kafka_that_cannot_be_read_are_all_named(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "empty")
-	require.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
-	k := &Kafka{SASL: &SASL{
-		User: "bridge", PasswordFile: empty, TokenFile: "/none/token",
-		ClientSecretEnv: "KUBE_EVENTBRIDGE_NOT_SET",
-	}}
-	c, err := k.Credentials()
-	want := "read passwordFile: " + empty + " is empty\n" +
-		"read tokenFile: open /none/token: no such file or directory\n" +
-		"read clientSecretEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set"
-	assert.True(t, err != nil && err.Error() == want && reflect.DeepEqual(c, KafkaCredentials{}),
-		"got\n%v\nwant\n%s", err, want)
+	_, _, err := (&NATSAccess{
+		TokenFile: empty, PasswordEnv: "KUBE_EVENTBRIDGE_NOT_SET", NKeyFile: "/none/nkey", CredsFile: "/none/creds",
+	}).Secrets()
+	assert.EqualError(t, err, "read tokenFile: "+empty+" is empty\n"+
+		"read passwordEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set\n"+
+		"read nkeyFile: open /none/nkey: no such file or directory\n"+
+		"read credsFile: open /none/creds: no such file or directory")
+	_, _, err = (&SASL{PasswordFile: empty, TokenFile: "/none/token", ClientSecretEnv: "KUBE_EVENTBRIDGE_NOT_SET"}).Secrets()
+	assert.EqualError(t, err, "read passwordFile: "+empty+" is empty\n"+
+		"read tokenFile: open /none/token: no such file or directory\n"+
+		"read clientSecretEnv: the environment variable KUBE_EVENTBRIDGE_NOT_SET is not set")
 }
 
 func TestResourceName_is_read_as_kubectl_reads_it(t *testing.T) {

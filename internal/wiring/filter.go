@@ -50,8 +50,8 @@ func digestKey(p *config.Pipeline, r *config.Resource) ([]byte, error) {
 		return nil, nil
 	}
 	key, err := p.Encoding.Secrets.HashKey()
-	if err != nil || key != (config.Secret{}) {
-		return []byte(key.Reveal()), err
+	if err != nil || key != nil {
+		return key, err
 	}
 	return []byte(rand.Text()), nil
 }

@@ -24,17 +24,17 @@ func KafkaAccess(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err er
 			ServerName: t.ServerName,
 		}
 	}
-	if k.SASL == nil {
+	s := k.SASL
+	if s == nil {
 		return auth, protection, nil
 	}
-	c, err := k.Credentials()
+	password, clientSecret, err := s.Secrets()
 	if err != nil {
 		return kafka.Auth{}, kafka.TLS{}, err
 	}
 	return kafka.Auth{
-		Mechanism: strings.ToUpper(string(k.SASL.Mechanism)), User: c.User, Password: c.Password.Reveal(),
-		TokenFile: c.TokenFile,
-		TokenURL:  c.TokenURL, ClientID: c.ClientID, ClientSecret: c.ClientSecret.Reveal(), Scopes: c.Scopes,
+		Mechanism: strings.ToUpper(string(s.Mechanism)), User: s.User, Password: password, TokenFile: s.TokenFile,
+		TokenURL: s.TokenURL, ClientID: s.ClientID, ClientSecret: clientSecret, Scopes: s.Scopes,
 	}, protection, nil
 }
 

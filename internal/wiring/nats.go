@@ -58,12 +58,12 @@ func NATSSink(remote *config.NATS, subject *encode.Template) (n nats.Config, err
 // NATSAccess returns how a client proves to a broker who it is, and how the connection is protected. It reads the files
 // of secrets.
 func NATSAccess(n *config.NATSAccess) (auth natsclient.Auth, protection natsclient.TLS, err error) {
-	c, err := n.Credentials()
+	token, password, err := n.Secrets()
 	if err != nil {
 		return natsclient.Auth{}, natsclient.TLS{}, err
 	}
 	auth = natsclient.Auth{
-		Token: c.Token.Reveal(), User: c.User, Password: c.Password.Reveal(), NKeyFile: c.NKeyFile, CredsFile: c.CredsFile,
+		Token: token, User: n.User, Password: password, NKeyFile: n.NKeyFile, CredsFile: n.CredsFile,
 	}
 	if t := n.TLS; t != nil {
 		protection = natsclient.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}

@@ -76,10 +76,10 @@ func secretHashes(c *config.Pipeline) (*redact.Hashes, error) {
 	if err != nil {
 		return nil, &exit.InputError{Err: fmt.Errorf("pipeline %s: %w", c.Name, err)}
 	}
-	if key == (config.Secret{}) {
+	if key == nil {
 		return nil, nil
 	}
-	return redact.NewHashes([]byte(key.Reveal())), nil
+	return redact.NewHashes(key), nil
 }
 
 // paths parses lists of paths.
