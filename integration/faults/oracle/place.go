@@ -279,7 +279,7 @@ func (s *streamJudge) find(o *object, l *line, previous int) (at int, before boo
 	switch {
 	case l.Reason == "watch" && !s.taken(l):
 		order = []func(int) bool{exact}
-	case l.Reason == "recovered":
+	case l.Reason == "recovered" && !s.taken(l):
 		order = []func(int) bool{exact, order[0]}
 	}
 	for _, f := range order {

@@ -224,6 +224,28 @@ func TestCheck_knows_what_is_selected_when(t *testing.T) {
 	}
 }
 
+// The log has an object as it was when it was selected again, and learns of its end from the next owner of the name. That
+// end has the number of the state, and is none of a phase in which it was not certain what is selected.
+func TestCheck_knows_the_end_of_an_object_that_was_selected_again(t *testing.T) {
+	truth := &Truth{Histories: []History{{First: 1, Last: 1000}}, Schedule: toAndFro()}
+	truth.Streams = map[Stream]map[string][]State{plain: must.Get(statesIn(plain, truth.Schedule, []Observation{
+		{Name: "x", UID: "u1", Version: 5}, {Name: "x", UID: "u1", Version: 40, Deleted: true},
+		{Name: "x", UID: "u2", Version: 42},
+	}))(t)}
+	var log []Entry
+	for i, line := range []string{
+		"snapshot-started 1 0", "snapshot-completed 1 0", "added u1 5 watch 5", "deleted u1 5>12@2 deselected 13",
+		"snapshot-started 35@3 35", "added u1 5@3 snapshot 35", "snapshot-completed 35@3 35",
+		"deleted u1 5>5@3 recovered 45", "added u2 42@3 recovered 45",
+		"gap 35 43@3 expired 45",
+	} {
+		at := strings.LastIndexByte(line, ' ')
+		log = append(log, entryOf(line[:at], uint64(i+1)))
+		log[i].Recorded = timeOf(must.Get(strconv.Atoi(line[at+1:]))(t))
+	}
+	assert.Empty(t, Check(truth, log, Options{Gaps: AnyGap}))
+}
+
 // One of two streams has not told of a restored etcd yet when another selection joins them: the one that takes over
 // does.
 func TestCheck_lets_a_restoration_be_told_again_by_a_stream_that_takes_over(t *testing.T) {
