@@ -141,6 +141,9 @@ func (l *Log) Before(ctx context.Context, m *tail.Message) *tail.Message {
 
 func (l *Log) brokers() string { return strings.Join(l.cfg.Brokers, ",") }
 
+// backoff is how long to wait after the n-th failure in a row, from 1.
+func (l *Log) backoff(n int) time.Duration { return l.cfg.Pause << min(n-1, 2) }
+
 // single is a cluster of which one topic is seen.
 type single struct {
 	*kafka.Client

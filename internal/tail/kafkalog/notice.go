@@ -20,13 +20,13 @@ import (
 )
 
 // noTopic is the error where nobody waits for a topic.
-func (r *reader) noTopic(name string) error {
-	none := r.what.none()
+func (l *Log) noTopic(name string) error {
+	none := l.what.none()
 	if name != "" {
 		none = fmt.Sprintf("there is no topic %q", name)
 	}
 	return fmt.Errorf("%s at %s, or it may not be seen; name another one with --topic, or follow until it exists", none,
-		r.brokers())
+		l.brokers())
 }
 
 // hopeless returns what reading ends with where another attempt would fail as this one did, or nobody wants to wait for
@@ -77,7 +77,7 @@ func hungUp(err error) bool {
 // failed notes that a partition could not be fetched from.
 func (r *reader) failed(p *partition, err error) error {
 	if kafka.OutOfRange(err) {
-		p.lost, p.topic.doubted, r.lookNow = true, true, true
+		p.lost, p.topic.doubted, r.surveys.now = true, true, true
 		return nil
 	}
 	if kafka.Forbidden(err) && !r.what.only {
@@ -94,11 +94,8 @@ func (r *reader) failed(p *partition, err error) error {
 		return err
 	}
 	now := time.Now()
-	p.failures++
-	p.err, p.again, r.lookNow = err, now.Add(r.backoff(p.failures)), true
-	if p.failing.IsZero() {
-		p.failing = now
-	}
+	p.trouble.add(err, now)
+	p.trouble.again, r.surveys.now = now.Add(r.backoff(p.trouble.failures)), true
 	return nil
 }
 
@@ -107,15 +104,15 @@ const lateAfter = 5 * time.Second
 
 // late gives notice of partitions that cannot be read while brokers answer.
 func (r *reader) late(now time.Time) {
-	if r.surveysFailed > 0 {
+	if r.surveys.failed > 0 {
 		return
 	}
 	for _, t := range r.topics {
 		var numbers []string
 		var cause error
 		for _, p := range t.partitions {
-			if p.failures > 0 && !p.late && t.absent.IsZero() && now.Sub(p.failing) >= lateAfter {
-				p.late, cause = true, p.err
+			if p.trouble.failures > 0 && !p.trouble.told && t.absent.IsZero() && now.Sub(p.trouble.since) >= lateAfter {
+				p.trouble.told, cause = true, p.trouble.err
 				numbers = append(numbers, strconv.Itoa(int(p.number)))
 			}
 		}
@@ -131,18 +128,17 @@ func (r *reader) surveyFailed(err error) error {
 	if err := r.hopeless(err); err != nil {
 		return err
 	}
-	r.surveysFailed++
-	r.again, r.lookNow = time.Now().Add(r.backoff(r.surveysFailed)), true
-	if !r.begun || r.failing() {
+	r.surveys.failed++
+	r.surveys.again, r.surveys.now = time.Now().Add(r.backoff(r.surveys.failed)), true
+	if !r.begun || failing(r.partitions) {
 		r.interrupted(err)
 	}
 	return nil
 }
 
-func (r *reader) failing() bool {
-	return slices.ContainsFunc(r.partitions, func(p *partition) bool {
-		return p.failures > 0 || p.lost ||
-			p.topic.missing
+func failing(partitions []*partition) bool {
+	return slices.ContainsFunc(partitions, func(p *partition) bool {
+		return p.trouble.failures > 0 || p.lost || p.topic.missing
 	})
 }
 
@@ -160,7 +156,7 @@ func (r *reader) interrupted(err error) {
 		r.say(notice)
 	case errors.Is(err, context.DeadlineExceeded):
 		r.say(fmt.Sprintf("no answer about %s from %s, trying again", r.what, r.brokers()))
-	case (hungUp(err) || errors.Is(err, errHearsay)) && r.surveysFailed == 1: // it may be a broker that begins or ends
+	case (hungUp(err) || errors.Is(err, errHearsay)) && r.surveys.failed == 1: // it may be a broker that begins or ends
 	default:
 		r.say(fmt.Sprintf("reading %s failed, trying again: %v", r.what, err))
 	}
@@ -178,7 +174,7 @@ func (r *reader) reads() {
 	switch {
 	case !r.begun && r.Follow:
 		r.cfg.Notice(fmt.Sprintf("reading %s at %s %s; ^C ends it", r.what, r.brokers(), r.Part(r.missing)))
-	case r.waiting == "", r.failing(), r.surveysFailed > 0:
+	case r.waiting == "", failing(r.partitions), r.surveys.failed > 0:
 		r.begun = true
 		return
 	default:

@@ -44,13 +44,26 @@ type partition struct {
 	// doubt is when it was first seen that the partition ends before what was read of it.
 	doubt time.Time
 
-	// failures is how often fetches have failed in a row, with err at last; failing is since when, again not before
-	// when the next one is made.
-	failures       int
-	err            error
-	failing, again time.Time
-	// late says that notice was given of it.
-	late bool
+	trouble trouble
+}
+
+// trouble is that fetches fail.
+type trouble struct {
+	// failures is how often they have in a row, with err at last; since is since when, again not before when the next
+	// one is made.
+	failures     int
+	err          error
+	since, again time.Time
+	// told says that notice was given of it.
+	told bool
+}
+
+func (t *trouble) add(err error, now time.Time) {
+	t.failures++
+	t.err = err
+	if t.since.IsZero() {
+		t.since = now
+	}
 }
 
 // behind reports whether there is more of the past to fetch.
@@ -78,7 +91,7 @@ type load struct {
 func (r *reader) ask(ctx context.Context, p *partition) {
 	share := max(leastShare, budgetBytes/2/len(r.partitions))
 	if p.asked || p.closed || p.lost || p.topic.missing || p.size > share || !r.follow && !p.behind() ||
-		time.Now().Before(p.again) {
+		time.Now().Before(p.trouble.again) {
 		return
 	}
 	p.asked = true
@@ -143,7 +156,7 @@ func (r *reader) take(ctx context.Context, l load) error {
 	}
 	p.next, p.high, p.sought = max(p.next, l.next), max(p.high, l.end), l.sought
 	for _, it := range l.items {
-		if r.admit(p, &it) {
+		if p.admit(&it, r.follow, r.Until) {
 			p.queue = append(p.queue, it)
 			p.size += it.size()
 		}
@@ -151,18 +164,18 @@ func (r *reader) take(ctx context.Context, l load) error {
 	if l.err != nil {
 		return r.failed(p, l.err)
 	}
-	p.failures, p.err, p.failing, p.late = 0, nil, time.Time{}, false
+	p.trouble = trouble{again: p.trouble.again}
 	r.reads()
 	r.ask(ctx, p)
 	return nil
 }
 
-// admit reports whether the item is of what is read.
-func (r *reader) admit(p *partition, it *item) bool {
+// admit reports whether the item is of what is read, which ends at a time unless that is zero.
+func (p *partition) admit(it *item, follow bool, until time.Time) bool {
 	switch {
-	case p.closed, !r.follow && it.offset() >= p.end, it.Time.Before(p.since):
+	case p.closed, !follow && it.offset() >= p.end, it.Time.Before(p.since):
 		return false
-	case !r.Until.IsZero() && !it.Time.Before(r.Until):
+	case !until.IsZero() && !it.Time.Before(until):
 		p.closed = true
 		return false
 	default:

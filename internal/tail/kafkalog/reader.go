@@ -27,27 +27,35 @@ type reader struct {
 	missing, begun bool
 	// waiting is the last notice about an interruption, empty while all is well.
 	waiting string
+	// closing says that the time has come until which the log is followed.
+	closing bool
 
 	work           sync.WaitGroup
 	loads          chan load
 	fetches, waits chan struct{}
 
-	// answers has what the survey found that is under way while surveying is set. looked is when the last one began;
-	// lookNow asks for another one, not before again, since the last ones failed.
-	answers       chan answer
-	surveying     bool
-	looked, again time.Time
-	lookNow       bool
-	surveysFailed int
-	// closing says that the time has come until which the log is followed.
-	closing bool
+	surveys surveys
+}
+
+// surveys are the looks at the topics.
+type surveys struct {
+	// answers has what the one found that is under way.
+	answers  chan answer
+	underway bool
+	// began is when the last one began.
+	began time.Time
+	// now asks for another one, not before again, since so many have failed in a row.
+	now    bool
+	again  time.Time
+	failed int
 }
 
 func newReader(l *Log, r tail.Reading) *reader {
 	// Records' times have no more than milliseconds: one of the same may have been stored later in it.
 	r.Start.Time, r.Until = r.Start.Time.Truncate(time.Millisecond), r.Until.Truncate(time.Millisecond)
 	return &reader{
-		Log: l, Reading: r, topics: make(map[string]*topic), loads: make(chan load), answers: make(chan answer),
+		Log: l, Reading: r, topics: make(map[string]*topic), loads: make(chan load),
+		surveys: surveys{answers: make(chan answer)},
 		fetches: make(chan struct{}, fetchesAtOnce), waits: make(chan struct{}, waitsAtOnce),
 	}
 }
@@ -68,16 +76,13 @@ func (r *reader) run(ctx context.Context) error {
 		if err := r.hopeless(err); err != nil {
 			return err
 		}
-		r.surveysFailed++
+		r.surveys.failed++
 		r.interrupted(err)
-		if err := pause.For(ctx, r.backoff(r.surveysFailed)); err != nil {
+		if err := pause.For(ctx, r.backoff(r.surveys.failed)); err != nil {
 			return err
 		}
 	}
 }
-
-// backoff is how long to wait after the n-th failure in a row, from 1.
-func (r *reader) backoff(n int) time.Duration { return r.cfg.Pause << min(n-1, 2) }
 
 // open finds the topics, and where to begin.
 func (r *reader) open(ctx context.Context) error {
@@ -128,7 +133,7 @@ func (r *reader) add(f found, fresh bool) {
 func (r *reader) serve(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Pause)
 	defer tick.Stop()
-	r.surveysFailed, r.looked = 0, time.Now()
+	r.surveys.failed, r.surveys.began = 0, time.Now()
 	now := make(chan struct{})
 	close(now)
 	r.askAll(ctx)
@@ -147,7 +152,7 @@ func (r *reader) serve(ctx context.Context) error {
 			return ctx.Err()
 		case l := <-r.loads:
 			err = r.take(ctx, l)
-		case a := <-r.answers:
+		case a := <-r.surveys.answers:
 			err = r.adopt(ctx, a)
 		case <-tick.C:
 			r.tick(ctx)
@@ -178,7 +183,7 @@ func (r *reader) next() (next *partition, over bool) {
 		case p.behind():
 			over = false
 			// Whoever follows does not wait for a partition that is away.
-			wait = wait || !r.follow || !p.late
+			wait = wait || !r.follow || !p.trouble.told
 		case r.follow && !p.closed:
 			over = false
 		}
@@ -213,8 +218,8 @@ func (r *reader) tick(ctx context.Context) {
 	if r.follow && !r.Until.IsZero() && !now.Before(r.Until) {
 		r.closing = true
 	}
-	due := r.lookNow || r.closing || r.follow && now.Sub(r.looked) >= r.cfg.LookEvery
-	if due && !r.surveying && !now.Before(r.again) {
+	due := r.surveys.now || r.closing || r.follow && now.Sub(r.surveys.began) >= r.cfg.LookEvery
+	if due && !r.surveys.underway && !now.Before(r.surveys.again) {
 		r.look(ctx)
 	}
 	r.late(now)

@@ -54,7 +54,7 @@ func (r *reader) beginAtLast(ctx context.Context) error {
 				continue
 			}
 			more = true
-			if err := r.widen(ctx, w, max(w.p.first, w.from-step), n); err != nil {
+			if err := w.widen(ctx, r, max(w.p.first, w.from-step), n); err != nil {
 				return err
 			}
 		}
@@ -65,7 +65,7 @@ func (r *reader) beginAtLast(ctx context.Context) error {
 }
 
 // widen looks at more of the end of a partition.
-func (r *reader) widen(ctx context.Context, w *window, from int64, n int) error {
+func (w *window) widen(ctx context.Context, r *reader, from int64, n int) error {
 	var marks []mark
 	err := scan(ctx, r, w.p.place, from, w.from, func(rec *kafka.Record) error {
 		if w.oldest.IsZero() || rec.Time.Before(w.oldest) {

@@ -79,12 +79,12 @@ const checkEvery = 5 * time.Second
 // look begins a survey.
 func (r *reader) look(ctx context.Context) {
 	now := time.Now()
-	r.surveying, r.lookNow, r.looked = true, false, now
+	r.surveys.underway, r.surveys.now, r.surveys.began = true, false, now
 	before := make(map[string]known, len(r.topics))
 	for _, t := range r.topics {
 		k := known{id: t.id, partitions: len(t.partitions), bounds: t.doubted || r.closing}
 		k.check = !t.absent.IsZero() || now.Sub(t.checked) >= checkEvery ||
-			slices.ContainsFunc(t.partitions, func(p *partition) bool { return p.failures > 0 })
+			slices.ContainsFunc(t.partitions, func(p *partition) bool { return p.trouble.failures > 0 })
 		if k.check {
 			t.checked = now
 		}
@@ -94,7 +94,7 @@ func (r *reader) look(ctx context.Context) {
 	r.work.Go(func() {
 		a.topics, a.err = r.survey(ctx, before)
 		select {
-		case r.answers <- a:
+		case r.surveys.answers <- a:
 		case <-ctx.Done():
 		}
 	})
@@ -102,16 +102,16 @@ func (r *reader) look(ctx context.Context) {
 
 // adopt goes over to what a survey has found.
 func (r *reader) adopt(ctx context.Context, a answer) error {
-	r.surveying = false
+	r.surveys.underway = false
 	if a.err != nil {
 		return r.surveyFailed(a.err)
 	}
-	if r.surveysFailed > 0 {
-		r.surveysFailed = 0
+	if r.surveys.failed > 0 {
+		r.surveys.failed = 0
 		for _, p := range r.partitions {
-			p.again = time.Time{}
-			if p.failures > 0 {
-				p.failing = time.Now()
+			p.trouble.again = time.Time{}
+			if p.trouble.failures > 0 {
+				p.trouble.since = time.Now()
 			}
 		}
 	}
@@ -194,9 +194,9 @@ func (r *reader) bound(p *partition, b kafka.Bounds, closing bool) {
 	case p.next <= b.Next:
 		p.lost, p.doubt = false, time.Time{}
 	case p.doubt.IsZero():
-		p.doubt, p.topic.doubted, r.lookNow = now, true, true
+		p.doubt, p.topic.doubted, r.surveys.now = now, true, true
 	case now.Sub(p.doubt) < doubtFor:
-		p.topic.doubted, r.lookNow = true, true
+		p.topic.doubted, r.surveys.now = true, true
 	default:
 		r.cfg.Notice(fmt.Sprintf("partition %d of topic %q has lost records %d to %d, which were read", p.number,
 			p.place.topic, b.Next, p.next-1))
@@ -218,7 +218,7 @@ func (r *reader) miss(t *topic, closing bool) error {
 		}
 	case t.missing:
 	case now.Sub(t.absent) < doubtFor:
-		r.lookNow = true
+		r.surveys.now = true
 	case !r.follow:
 		return r.noTopic(t.name)
 	default:
