@@ -8,5 +8,6 @@
 //   - A block of sh is run. If it ends with run, or with a tail that follows, that goes on in a terminal of its own.
 //   - A block of text has to be in what the last block, or a terminal, has printed: these lines in this order. Times,
 //     versions and uids may differ.
-//   - <!-- not run: why --> before a block leaves it out. <!-- stop: words --> ends the terminal whose command has them.
+//   - <!-- not run: why --> before a block leaves it out. <!-- stop: words --> ends the terminal whose command has
+//     these words.
 package pages

@@ -145,7 +145,7 @@ func TestPages_link_to_what_is_there(t *testing.T) {
 
 var (
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	dropped = regexp.MustCompile("[^\\p{L}\\p{N} _-]")
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // anchors returns what the headings of a page can be linked to by, as GitHub makes it.
