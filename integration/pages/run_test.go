@@ -151,6 +151,8 @@ var (
 	goesOn = regexp.MustCompile(`(?m)^\S*kube-eventbridge (run|tail)\b.*\n\z`)
 	reads  = regexp.MustCompile(`(?m)^\S*(kube-eventbridge tail|kcat|kubectl get|curl) `)
 	config = regexp.MustCompile(`--config \S+`)
+	// begun fits what a terminal has printed when it shows each change to come, of two resources.
+	begun = regexp.MustCompile(`(?s)from now on|this was what existed.*this was what existed`)
 )
 
 // run runs the commands of a block in one shell.
@@ -189,7 +191,7 @@ func (r *reader) sh(text string, out *output) error {
 	return r.command(ctx, text, out).Run()
 }
 
-// open runs commands in a terminal of their own, and waits until a bridge is ready.
+// open runs commands in a terminal of their own, and waits until a bridge is ready, or events are shown.
 func (r *reader) open(text string) {
 	r.t.Helper()
 	term := &terminal{command: text, ended: make(chan struct{})}
@@ -201,6 +203,9 @@ func (r *reader) open(text string) {
 		_ = term.process.Wait()
 	}()
 	if !strings.Contains(text, "kube-eventbridge run ") || strings.Contains(text, "-o wide") {
+		rig.Poll(r.t, "a terminal that shows events", func() (bool, string) {
+			return begun.MatchString(term.out.String()), term.out.String()
+		})
 		return
 	}
 	of := config.FindString(text)
