@@ -202,9 +202,8 @@ func wrapped(text string, width int) (lines []string) {
 
 const (
 	resourcePattern = `^(\*|[a-z]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
-	durationPattern = `^[-+]?(0|([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)` +
-		`(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`
-	sizePattern = `^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$`
+	durationPattern = `^[-+]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)|[0-9]+[dw])+)$`
+	sizePattern     = `^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$`
 )
 
 // patterns are of values that a function judges, as far as a schema can tell.
@@ -338,7 +337,7 @@ made of the table in internal/config, by ` + "`go test ./internal/config -update
 
 - Names of keys are exact; unknown ones are refused, and so are anchors, aliases, merge keys and tags. All problems are
   reported at once, with line and column.
-- A *duration* is written as Go does (` + "`30s`, `1h30m`" + `; the longest unit is the hour), a *size* as Kubernetes does (` + "`256Mi`, `1G`" + `, or a number of bytes).
+- A *duration* is written as Go does (` + "`30s`, `1h30m`" + `), or in whole days and weeks (` + "`7d`, `2w`" + `), a *size* as Kubernetes does (` + "`256Mi`, `1G`" + `, or a number of bytes).
 - A relative path of a file or a directory is relative to the directory of this file.
 - ` + "`" + `run --config` + "`" + ` goes by the file when it changes, or at once at SIGHUP; a file that is wrong changes nothing. ` + "`" + `cluster` + "`" + `, ` + "`" + `kubernetes` + "`" + `, ` + "`" + `dataDir` + "`" + `, ` + "`" + `server` + "`" + `, ` + "`" + `leaderElection` + "`" + `, ` + "`" + `log.format` + "`" + ` and the embedded server's address and directory take a restart.
 - Secrets never stand in the file. Keys that end in ` + "`File` or `Env`" + ` name a file or an environment variable that holds one.
@@ -349,8 +348,8 @@ const exampleHead = `# yaml-language-server: $schema=config.schema.json
 # Every key of kube-eventbridge's configuration, with its default and why one would change it. As a page to look things
 # up: docs/configuration.md. Check a file with: kube-eventbridge validate --config FILE
 #
-# Names of keys are exact, unknown ones are refused. Durations are written as Go does (30s, 72h), sizes as Kubernetes
-# does (256Mi).
+# Names of keys are exact, unknown ones are refused. Durations are written as Go does (30s, 1h30m), or in days
+# (7d); sizes as Kubernetes does (256Mi).
 # Relative paths, of every file and directory named here, are relative to the directory of this file.
 # Lines that start with "# " and a key are alternatives, with their defaults; remove the "# " to use them.
 

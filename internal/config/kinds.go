@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,6 +30,9 @@ type (
 var choice, list = rules.Choice, rules.List
 
 const required, optional = rules.Required, rules.Optional
+
+// ParseDuration reads a duration as the file has it: as Go writes it, also with whole days and weeks.
+func ParseDuration(text string) (time.Duration, error) { return rules.ParseDuration(text) }
 
 // whole is the kind of a file.
 var whole = mapping(fileKeys)
@@ -60,7 +64,10 @@ var (
 	aText, aNumber, aSwitch, aDuration, texts = rules.Text, rules.Number, rules.Switch, rules.Duration, rules.Texts
 
 	aSize     = rules.Kind{Form: rules.SizeForm, What: "a size", Write: sizeForm}
-	aResource = rules.Kind{Form: rules.OtherForm, What: "the name of a resource", Write: resourceForm}
+	aResource = rules.Kind{
+		Form: rules.OtherForm, What: "the name of a resource", Write: resourceForm,
+		Check: func(s string) error { return new(ResourceName).UnmarshalText([]byte(s)) },
+	}
 
 	aClusterName = rules.Matching(`^([A-Za-z0-9]([-.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$`, "a name",
 		"use letters, digits, - and ."+ends+", or leave it out")

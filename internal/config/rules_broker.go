@@ -100,29 +100,21 @@ func (k *Kafka) compacts() bool {
 	return k != nil && k.Create != nil && strings.Contains(k.Create.Settings["cleanup.policy"], "compact")
 }
 
-// checkSASL checks that credentials are whole, and warns of those that the network shows.
+// checkSASL checks that there are credentials, and warns of those that the network shows.
 func checkSASL(c *checker, path string, s *SASL, protected bool) {
-	const fetch = "tokenURL with clientID and clientSecretFile or clientSecretEnv"
-	missing := func(key, value, instead string) {
-		if value == "" {
-			c.Add(path+"."+key, "is missing; %s", instead)
-		}
-	}
 	switch s.Mechanism {
 	case Plain, ScramSHA256, ScramSHA512:
-		missing("user", s.User, "give it, with passwordFile or passwordEnv")
-		missing("passwordFile", s.PasswordFile+s.PasswordEnv, "give it, or passwordEnv")
+		if s.User+s.PasswordFile+s.PasswordEnv == "" {
+			c.Add(path+".user", "is missing; give it, with passwordFile or passwordEnv")
+		}
 		if s.Mechanism == Plain && !protected {
 			c.Warn(path+".mechanism",
 				"plain shows the password to whoever reads the network; add tls beside sasl, or use scram-sha-512")
 		}
 	case OAuthBearer:
-		if s.TokenURL+s.ClientID+s.ClientSecretFile+s.ClientSecretEnv == "" && len(s.Scopes) == 0 {
-			missing("tokenFile", s.TokenFile, "give it, or "+fetch)
-		} else if s.TokenFile == "" {
-			missing("tokenURL", s.TokenURL, "give the URL of a server that gives tokens, such as "+tokenURL)
-			missing("clientID", s.ClientID, "give it, with clientSecretFile or clientSecretEnv")
-			missing("clientSecretFile", s.ClientSecretFile+s.ClientSecretEnv, "give it, or clientSecretEnv")
+		if s.TokenFile+s.TokenURL+s.ClientID+s.ClientSecretFile+s.ClientSecretEnv == "" && len(s.Scopes) == 0 {
+			c.Add(path+".tokenFile",
+				"is missing; give it, or tokenURL with clientID and clientSecretFile or clientSecretEnv")
 		}
 		if !protected {
 			c.Warn(path+".mechanism", "oauthbearer shows the token to whoever reads the network; add tls beside sasl")

@@ -293,22 +293,22 @@ var saslKeys = []rule{
 		"mechanism", choice(mechanisms...), required,
 		`plain, scram-sha-256, scram-sha-512 or oauthbearer. Required.`,
 	},
-	{"user", forPassword(aText), "", `For plain and scram: the user, and where the password is, a file or an
+	{"user", forPassword(aText).Needs("passwordFile", "passwordEnv"), "", `For plain and scram: the user, and where the password is, a file or an
 		environment variable, read at start.`},
-	{"passwordFile", forPassword(aFile), "", `The file with the password of user.`},
-	{"passwordEnv", forPassword(aVariable).Without("passwordFile"), "", `The environment variable with the password of
+	{"passwordFile", forPassword(aFile).Needs("user"), "", `The file with the password of user.`},
+	{"passwordEnv", forPassword(aVariable).Needs("user").Without("passwordFile"), "", `The environment variable with the password of
 		user, instead of passwordFile.`},
 	{"tokenFile", forToken(aFile), "", `For oauthbearer: a file with a token, read at each connect, or the server that
 		gives one for a client's id and secret.`},
-	{"tokenURL", forToken(aTokenURL).Without("tokenFile"), "", `The server that gives tokens for clientID and its
+	{"tokenURL", forToken(aTokenURL).Needs("clientID").Without("tokenFile"), "", `The server that gives tokens for clientID and its
 		secret, instead of tokenFile, such as https://login.example.com/token.`},
-	{"clientID", forToken(aText).Without("tokenFile"), "", `The client that tokenURL is asked as.`},
-	{"clientSecretFile", forToken(aFile).Without("tokenFile"), "", `The file with the secret of clientID.`},
+	{"clientID", forToken(aText).Needs("clientSecretFile", "clientSecretEnv").Without("tokenFile"), "", `The client that tokenURL is asked as.`},
+	{"clientSecretFile", forToken(aFile).Needs("tokenURL").Without("tokenFile"), "", `The file with the secret of clientID.`},
 	{
-		"clientSecretEnv", forToken(aVariable).Without("tokenFile", "clientSecretFile"), "",
+		"clientSecretEnv", forToken(aVariable).Needs("tokenURL").Without("tokenFile", "clientSecretFile"), "",
 		`The environment variable with the secret of clientID, instead of clientSecretFile.`,
 	},
-	{"scopes", forToken(list(aScope)).Without("tokenFile"), "[]", `What the token has to be good for, where that server
+	{"scopes", forToken(list(aScope)).Needs("tokenURL").Without("tokenFile"), "[]", `What the token has to be good for, where that server
 		wants to know.`},
 }
 

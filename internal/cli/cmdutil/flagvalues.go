@@ -4,25 +4,17 @@ package cmdutil
 
 import (
 	"errors"
-	"regexp"
-	"strconv"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
-// Age is a flag's value: a duration as Go writes it, or whole days or weeks, which a configuration file does not take.
+// Age is a flag's value: a duration as in a configuration file.
 type Age time.Duration
-
-var longAge = regexp.MustCompile(`^([0-9]{1,4})([dw])$`)
 
 // Set implements pflag.Value.
 func (a *Age) Set(text string) error {
-	if parts := longAge.FindStringSubmatch(text); parts != nil {
-		n, _ := strconv.Atoi(parts[1])
-		day := 24 * time.Hour
-		*a = Age(time.Duration(n) * map[string]time.Duration{"d": day, "w": 7 * day}[parts[2]])
-		return nil
-	}
-	d, err := time.ParseDuration(text)
+	d, err := config.ParseDuration(text)
 	if err != nil {
 		if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
 			return errors.New("it is a time; write --since-time, or a duration such as 30s, 10m, 2h or 1d")

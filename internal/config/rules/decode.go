@@ -199,8 +199,8 @@ func elsewhere(key string, keys []Rule, path string) (of []string) {
 	return of
 }
 
-// asMeant reads what is below a key that is misspelt, so that its problems are told as well. A value without keys is
-// not reported as missing.
+// asMeant reads what is at or below a key that is misspelt, so that its problems are told as well, and no rule misses
+// it. Problems of a value without keys are not told.
 func (d *Document) asMeant(node ast.Node, path string, v reflect.Value, k *Kind) {
 	_, mapping := entriesOf(node)
 	_, list := node.(*ast.SequenceNode)
@@ -209,6 +209,9 @@ func (d *Document) asMeant(node ast.Node, path string, v reflect.Value, k *Kind)
 		return
 	}
 	d.bad[path] = true
+	if text, ok := textOf(node, true); ok && k.Form < ListForm {
+		_ = set(v, text)
+	}
 }
 
 // texts fills v, a map of texts by names that only the reader of the map knows. Numbers, true and false are taken as
@@ -280,13 +283,28 @@ func textOf(node ast.Node, numbers bool) (string, bool) {
 	}
 }
 
+// longUnits are what Go's durations do not have; a fraction of one is not taken.
+var longUnits = regexp.MustCompile(`\.?[0-9]+[dw]`)
+
+// ParseDuration reads a duration as Go writes it, also with whole days and weeks: 30s, 1h30m, 7d, 2w.
+func ParseDuration(text string) (time.Duration, error) {
+	return time.ParseDuration(longUnits.ReplaceAllStringFunc(text, func(part string) string {
+		last := len(part) - 1
+		n, err := strconv.ParseUint(part[:last], 10, 16)
+		if err != nil {
+			return part // which is refused
+		}
+		return strconv.FormatUint(n*map[byte]uint64{'d': 24, 'w': 7 * 24}[part[last]], 10) + "h"
+	}))
+}
+
 // set gives v, a scalar or a list of scalars, the value that is written as text: a list as [a, b].
 func set(v reflect.Value, text string) (err error) {
 	switch target := v.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
 		return target.UnmarshalText([]byte(text))
 	case *time.Duration:
-		if *target, err = time.ParseDuration(text); err != nil {
+		if *target, err = ParseDuration(text); err != nil {
 			return ErrNot
 		}
 		return nil
@@ -320,8 +338,8 @@ func (d *Document) not(node ast.Node, path string, k *Kind) {
 		text, _ := textOf(node, false)
 		if r := find(k.Keys, text); r != nil && r.Kind.Form == MappingForm {
 			write = fmt.Sprintf("write %s: {%s: {}}", path[strings.LastIndexByte(path, '.')+1:], text)
-		} else if strings.HasSuffix(path, "]") {
-			write = "write - " + k.Keys[0].Key + ": ..., " + write
+		} else if len(k.Keys) > 0 && k.Keys[0].Kind.Form == OtherForm && k.Keys[0].Kind.Check(text) == nil {
+			write = "write - " + k.Keys[0].Key + ": " + text
 		}
 	case k.Form == ListForm:
 	case node.Type() == ast.NullType:

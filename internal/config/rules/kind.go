@@ -36,7 +36,7 @@ type Kind struct {
 	Empty, File bool
 	Choices     []string
 	Pattern     *regexp.Regexp
-	// Check returns what is wrong with a text, or ErrNot.
+	// Check returns what is wrong with a text, or ErrNot. One of OtherForm has a Check.
 	Check func(text string) error
 	Limits
 	Listing
@@ -93,7 +93,7 @@ var (
 	Text     = Kind{What: "a text", Empty: true}
 	Number   = Kind{Form: NumberForm, What: "a whole number", Write: "write one such as 3"}
 	Switch   = Kind{Form: SwitchForm, What: "true or false", Write: "write one of them; yes, no, on and off are texts"}
-	Duration = Kind{Form: DurationForm, What: "a duration", Write: "write one as Go does, such as 30s, 5m or 1h30m"}
+	Duration = Kind{Form: DurationForm, What: "a duration", Write: "write one such as 30s, 1h30m or 7d"}
 	Texts    = Kind{Form: TextsForm, What: "a mapping", Write: "write {} or names with values"}
 )
 

@@ -90,3 +90,19 @@ func TestReport_says_what_is_wrong_where_and_what_is_valid(t *testing.T) {
 		assert.Equal(t, want, d.Place(found).Error(), text)
 	}
 }
+
+func TestParseDuration_takes_whole_days_and_weeks(t *testing.T) {
+	const day = 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"30s": 30 * time.Second, "7d": 7 * day, "2w": 14 * day, "1w2d3h": 9*day + 3*time.Hour, "-1d": -day, "0": 0,
+		"1d12h": 36 * time.Hour, "1.5h": 90 * time.Minute,
+	} {
+		got, err := ParseDuration(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", "d", "1.5d", "0.5w", "7days", "1 d", "99999999d", "yesterday"} {
+		_, err := ParseDuration(text)
+		assert.Error(t, err, text)
+	}
+}
