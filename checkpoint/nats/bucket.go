@@ -139,36 +139,13 @@ func (b *bucket) append(ctx context.Context, number, after uint64, data []byte) 
 // last returns the checkpoint's newest message; its sequence is 0 if there is none. It asks the stream's leader, never
 // a replica, which may be behind.
 func (b *bucket) last(ctx context.Context) (last raw, err error) {
-	query, err := json.Marshal(map[string]any{"last_by_subj": b.cfg.prefix() + ">"})
-	if err != nil {
-		return last, err
-	}
 	err = b.ask(ctx, func(ctx context.Context) error {
-		reply, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+b.cfg.stream(), query)
-		if err != nil {
-			return err
+		which := map[string]any{"last_by_subj": b.cfg.prefix() + ">"}
+		m, err := natsclient.Get(ctx, b.nc, "$JS.API", b.cfg.stream(), which)
+		if m != nil {
+			last = raw{m.Sequence, m.Time, m.Data}
 		}
-		var r struct {
-			Error   *jetstream.APIError `json:"error"`
-			Message struct {
-				Sequence uint64    `json:"seq"`
-				Data     []byte    `json:"data"`
-				Time     time.Time `json:"time"`
-			} `json:"message"`
-		}
-		if err := json.Unmarshal(reply.Data, &r); err != nil {
-			return err
-		}
-		switch {
-		case r.Error != nil && r.Error.ErrorCode == natsclient.CodeNoMessage:
-			return nil
-		case r.Error != nil:
-			return r.Error
-		case r.Message.Sequence == 0:
-			return errors.New("the answer has no message")
-		}
-		last = raw{r.Message.Sequence, r.Message.Time, r.Message.Data}
-		return nil
+		return err
 	})
 	return last, err
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 )
 
 const (
@@ -73,9 +75,10 @@ func (b *bucket) find(ctx context.Context) (limit int, err error) {
 		})
 		return err
 	})
+	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrBucketExists):
-	case hopeless(err):
+	case errors.As(err, &api) && natsclient.Hopeless(api):
 		return 0, &SettingsError{
 			Bucket:  b.cfg.Bucket,
 			Problem: fmt.Sprintf("it is missing, and the server refuses to create it (%v)", err), Advice: fmt.Sprintf(

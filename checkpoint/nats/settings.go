@@ -3,7 +3,6 @@
 package nats
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,19 +88,4 @@ func old(bucket, version string) error {
 		return nil
 	}
 	return &SettingsError{Bucket: bucket, Problem: "its server has version " + version, Advice: "run NATS 2.11 or newer"}
-}
-
-// hopeless reports whether a bucket that was refused with err will always be. That too few servers of a cluster are
-// there may pass.
-func hopeless(err error) bool {
-	const noPeers, invalid, noReplicas jetstream.ErrorCode = 10005, 10052, 10074
-	var api *jetstream.APIError
-	switch {
-	case !errors.As(err, &api) || api.ErrorCode == noPeers:
-		return false
-	case api.ErrorCode == invalid || api.ErrorCode == noReplicas:
-		return true
-	default:
-		return api.Code == 400
-	}
 }

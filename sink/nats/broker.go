@@ -4,7 +4,6 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -137,17 +136,6 @@ func (b *broker) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return st.CachedInfo(), nil
 }
 
-// storedMessage is JetStream's answer to a request for a message.
-type storedMessage struct {
-	Error   *jetstream.APIError `json:"error"`
-	Message struct {
-		Sequence uint64    `json:"seq"`
-		Header   []byte    `json:"hdrs"`
-		Data     []byte    `json:"data"`
-		Time     time.Time `json:"time"`
-	} `json:"message"`
-}
-
 // last returns the last message of a subject, nil if there is none.
 func (b *broker) last(ctx context.Context, subject string) (*sink.Stored, error) {
 	return b.get(ctx, map[string]any{"last_by_subj": subject})
@@ -158,41 +146,19 @@ func (b *broker) last(ctx context.Context, subject string) (*sink.Stored, error)
 func (b *broker) get(ctx context.Context, which map[string]any) (*sink.Stored, error) {
 	ctx, cancel := b.request(ctx)
 	defer cancel()
-	query, err := json.Marshal(which)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := b.conn.Load().RequestWithContext(ctx, b.api()+".STREAM.MSG.GET."+b.stream, query)
-	if err != nil {
+	m, err := natsclient.Get(ctx, b.conn.Load(), b.api(), b.stream, which)
+	if err != nil || m == nil {
 		return nil, b.unanswered(ctx, err)
 	}
-	var r storedMessage
-	if err := json.Unmarshal(reply.Data, &r); err != nil {
-		return nil, err
-	}
-	switch {
-	case r.Error != nil && r.Error.ErrorCode == natsclient.CodeNoMessage:
-		return nil, nil
-	case r.Error != nil:
-		return nil, r.Error
-	case r.Message.Sequence == 0:
-		return nil, errors.New("the answer has no message")
-	}
-	st, err := decodeStored(r)
-	return &st, err
-}
-
-func decodeStored(r storedMessage) (sink.Stored, error) {
 	var h gonats.Header
-	if len(r.Message.Header) > 0 {
-		var err error
-		if h, err = gonats.DecodeHeadersMsg(r.Message.Header); err != nil {
-			return sink.Stored{}, err
+	if len(m.Header) > 0 {
+		if h, err = gonats.DecodeHeadersMsg(m.Header); err != nil {
+			return nil, err
 		}
 	}
-	st := header.Decode(h, r.Message.Data)
-	st.Sequence, st.Time = r.Message.Sequence, r.Message.Time
-	return st, nil
+	st := header.Decode(h, m.Data)
+	st.Sequence, st.Time = m.Sequence, m.Time
+	return &st, nil
 }
 
 // api is the prefix of JetStream's own subjects.
@@ -202,6 +168,7 @@ func (b *broker) api() string {
 	}
 	return "$JS.API"
 }
+
 func notPermitted(subject string, err error) error {
 	return sink.Permanent(fmt.Errorf("the broker does not permit this user to publish to %s: %w", subject, err))
 }
