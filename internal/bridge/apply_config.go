@@ -89,6 +89,7 @@ func (p *Pipeline) begin(to sink.Sink, restart func()) *session {
 	s.term, s.epochs, s.incidents, s.planned, s.asked, s.restart = &p.term, &p.epochs, &p.incidents, &p.planned, p.next,
 		restart
 	s.delivery.Term, s.delivery.Epochs, s.delivery.Incidents = s.term, s.epochs, s.incidents
+	s.env.Epochs = s.epochs
 	s.budget.SetLimit(p.buffer)
 	clear(s.unbegun)
 	for _, spec := range s.asked {

@@ -37,7 +37,7 @@ func (s *auditor) audits(ctx context.Context, every time.Duration) {
 	if every <= 0 {
 		return
 	}
-	log := s.session.log.With("stream", s.name)
+	log := s.env.Log.With("stream", s.name)
 	retry := min(every, auditRetry)
 	wait := s.untilAudit(time.Now(), every)
 	for ; pause.For(ctx, wait) == nil; wait = min(wait, s.untilAudit(time.Now(), every)) {
@@ -84,7 +84,7 @@ func (s *epochs) askForList(why source.Why) {
 // streams are at different times, so that their lists do not reach the API server together.
 func (s *auditor) untilAudit(now time.Time, every time.Duration) time.Duration {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.session.name + "\x00" + s.name + "\x00audit"))
+	_, _ = h.Write([]byte(s.env.Pipeline + "\x00" + s.name + "\x00audit"))
 	shift := int64(h.Sum64() % uint64(every))
 	return every - time.Duration((now.UnixNano()-shift)%int64(every))
 }
@@ -122,7 +122,7 @@ func (s *auditor) audit(ctx context.Context) (differing []string, done bool, err
 // suspects compares all objects, as they were at position, with the ledger as it is while they are read.
 func (s *auditor) suspects(ctx context.Context, position string) (differing []string, err error) {
 	seen := map[string]struct{}{}
-	err = kube.Audit(ctx, s.session.cfg.Client, s.Stream, position, func(id source.Ident, raw []byte) error {
+	err = kube.Audit(ctx, s.env.Client, s.At(), position, func(id source.Ident, raw []byte) error {
 		key := id.Key()
 		seen[key] = struct{}{}
 		if !s.agrees(key, &id, encode.Written(raw), position) {
@@ -148,8 +148,8 @@ func (s *auditor) lookAgain(ctx context.Context, keys []string) (differing []str
 		if position == "" {
 			return nil, nil // a list has begun, and sees everything
 		}
-		at := ident(key, &checkpoint.Row{})
-		id, raw, found, err := kube.ReadAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
+		at := ledger.Ident(key, &checkpoint.Row{})
+		id, raw, found, err := kube.ReadAt(ctx, s.env.Client, s.At(), at.Namespace, at.Name, position)
 		if err != nil {
 			return nil, err
 		}

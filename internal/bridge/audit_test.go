@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -43,7 +44,7 @@ func TestAudit_finds_a_state_of_another_history(t *testing.T) {
 	row.Written = 1000
 	s.ledger.Put("default/a", row)
 	for written, agrees := range map[int64]bool{1000: true, 0: true, 1001: false} {
-		id := ident("default/a", &row)
+		id := ledger.Ident("default/a", &row)
 		assert.Equal(t, agrees, s.auditor.agrees("default/a", &id, written, "10"), "written at %d", written)
 	}
 }

@@ -155,12 +155,12 @@ func (s *previousStates) prime(ctx context.Context) error {
 	if s.cache == nil || at == "" {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, s.session.primeTime)
+	bounded, cancel := context.WithTimeout(ctx, s.env.PrimeTime)
 	defer cancel()
 	began := time.Now()
-	err := kube.ObjectsAt(bounded, s.session.cfg.Client, s.Stream, at, s.primeObject)
+	err := kube.ObjectsAt(bounded, s.env.Client, s.At(), at, s.primeObject)
 	objects, _ := s.cache.Total()
-	log := s.session.log.With("stream", s.name, "objects", objects, "of", s.ledger.Len())
+	log := s.env.Log.With("stream", s.name, "objects", objects, "of", s.ledger.Len())
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -131,33 +131,18 @@ func (p *session) commit(ctx context.Context) error {
 	}
 	if changed || marked {
 		if err := p.cfg.Store.Commit(ctx, b); err != nil {
-			p.doubtStored(b, streams)
+			for _, s := range streams { // the store may have what the batch named, or not
+				s.Doubt(b)
+			}
 			return err
 		}
 		p.logged, p.unlogged, p.unopenedSaved = log, false, nil
 		for _, s := range streams {
-			if len(b.Put[s.name])+len(b.Drop[s.name]) > 0 {
-				s.ledger.Committed()
-			}
-			if at, ok := b.Streams[s.name]; ok {
-				s.store.committed, s.store.known = at, true
-				s.store.position.Store(&at.Position)
-			}
+			s.Committed(b)
 		}
 	}
 	p.saved.Store(time.Now().UnixNano())
 	return nil
-}
-
-// doubtStored: after a commit that failed the store may have what it named, or not. All of it is saved again, whatever
-// it is by then.
-func (p *session) doubtStored(b *checkpoint.Batch, streams []*stream) {
-	for _, s := range streams {
-		s.ledger.Untake(b.Put[s.name], b.Drop[s.name])
-		if _, named := b.Streams[s.name]; named {
-			s.store.known = false
-		}
-	}
 }
 
 // batch collects what the streams have to save.
@@ -169,8 +154,8 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 	maps.Copy(b.Streams, p.unopenedSaved)
 	changed = len(p.unopenedSaved) > 0
 	for _, s := range streams {
-		at, put, drop := s.checkpoint()
-		if !at.Equal(&s.store.committed) || !s.store.known {
+		at, other, put, drop := s.Changes()
+		if other {
 			b.Streams[s.name] = at
 			changed = true
 		}

@@ -56,7 +56,7 @@ func (s *stream) compares(row *checkpoint.Row) bool { return row.Epoch >= s.sinc
 // takeEpoch gives the stream a new epoch in the second case of package sequence: versions still compare. The caller
 // holds mu, or has the stream for itself.
 func (s *epochs) takeEpoch(owes checkpoint.Owes) {
-	s.saved.Epoch = s.session.epochs.Next()
+	s.saved.Epoch = s.env.Epochs.Next()
 	if s.saved.Owes.List <= owes.List { // else what is owed already includes it
 		s.saved.Owes = owes
 	}
@@ -72,7 +72,7 @@ func (s *epochs) renew(ctx context.Context, cause *source.RewoundError) error {
 	}
 	from := s.beginEpoch(cause)
 	s.account.Metrics.Histories.Inc()
-	s.session.log.Warn("versions do not compare any more: everything is published again under another epoch",
+	s.env.Log.Warn("versions do not compare any more: everything is published again under another epoch",
 		"stream", s.name, "epoch", s.epoch, "from", from, "cause", cause)
 	return nil
 }
@@ -80,22 +80,22 @@ func (s *epochs) renew(ctx context.Context, cause *source.RewoundError) error {
 // beginEpoch gives the stream a new epoch and tells the other streams, unless another stream has told this one.
 func (s *epochs) beginEpoch(cause *source.RewoundError) (from string) {
 	// No commit may have the epoch of one stream and not yet that of another.
-	s.session.committing.Lock()
-	defer s.session.committing.Unlock()
-	s.mu.Lock()
-	told := s.saved.Epoch != s.epoch
-	if !told {
-		ledger.BeginEpoch(&s.saved, s.session.epochs.Next(), s.position(), s.why(cause))
-		s.saved.Alone = !s.tells()
-	}
-	epoch := s.saved.Epoch
-	s.tracker.Reset("")
-	s.adopt()
-	from = s.saved.Owes.From
-	s.mu.Unlock()
-	if !told && s.tells() {
-		s.session.tellRestored(s.stream, epoch, cause)
-	}
+	s.env.Exclusive(func() {
+		s.mu.Lock()
+		told := s.saved.Epoch != s.epoch
+		if !told {
+			ledger.BeginEpoch(&s.saved, s.env.Epochs.Next(), s.position(), s.why(cause))
+			s.saved.Alone = !s.tells()
+		}
+		epoch := s.saved.Epoch
+		s.tracker.Reset("")
+		s.adopt()
+		from = s.saved.Owes.From
+		s.mu.Unlock()
+		if !told && s.tells() {
+			s.env.Restored(s.stream, epoch, cause)
+		}
+	})
 	return from
 }
 
@@ -130,44 +130,8 @@ func (s *epochs) listsNow() {
 // own, and may start from nothing each time; a group that Kubernetes does not have itself may be one's. Events often
 // have an etcd of their own (--etcd-servers-overrides).
 func (s *epochs) tells() bool {
-	events := s.Stream.Resource.Resource == "events" && (s.Group == "" || s.Group == "events.k8s.io")
+	events := s.At().Resource.Resource == "events" && (s.Group == "" || s.Group == "events.k8s.io")
 	return scheme.Scheme.IsGroupRegistered(s.Group) && !events
-}
-
-// tellRestored gives all other streams the epoch too, those that do not run now included: etcd was restored, and not
-// every stream shows that. The caller holds committing, and no stream's mu.
-func (p *session) tellRestored(s *stream, epoch uint64, cause *source.RewoundError) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	why := s.epochs.why(cause)
-	open := map[string]bool{}
-	for _, other := range p.streams {
-		open[other.name] = true
-		if other != s {
-			other.epochs.restored(epoch, why, cause)
-		}
-	}
-	for name, saved := range p.state.Streams {
-		if open[name] || saved.Epoch >= epoch {
-			continue
-		}
-		if !saved.Alone {
-			ledger.BeginEpoch(&saved, epoch, saved.Position, why)
-			saved.Position = ""
-		}
-		saved.Alone = false
-		p.state.Streams[name] = saved
-		p.unopenedChanged(name, saved)
-	}
-}
-
-// unopenedChanged has what is known of a stream that is not open saved with the next commit. The caller holds
-// committing.
-func (p *session) unopenedChanged(name string, saved checkpoint.Stream) {
-	if p.unopenedSaved == nil {
-		p.unopenedSaved = map[string]checkpoint.Stream{}
-	}
-	p.unopenedSaved[name] = saved
 }
 
 // restored makes the next list of a stream the one of an epoch that another stream has begun, and asks for it. A stream
@@ -246,20 +210,19 @@ func (s *epochs) replaying() bool {
 
 // readEpochs reads under one epoch after another, until ctx ends or end is closed.
 func (s *epochs) readEpochs(ctx context.Context, end <-chan struct{}) error {
-	p := s.session
 	if err := s.lists.completing.Wait(ctx); err != nil {
-		return p.ended(err)
+		return ended(err)
 	}
 	if err := s.resumeEpoch(ctx); err != nil {
-		return p.ended(err)
+		return ended(err)
 	}
 	if err := s.before.prime(ctx); err != nil {
-		return p.ended(err)
+		return ended(err)
 	}
 	for {
 		r := reader.Reader{
-			Client: p.cfg.Client, Watches: p.cfg.Watches, Stream: s.Stream, Feed: s.stream, History: s.stream,
-			Observer: s.status, Recovery: p.cfg.Recovery, Reached: s.newest, Owed: s.lists.owed(), Again: s.again, End: end,
+			Client: s.env.Client, Watches: s.env.Watches, Stream: s.At(), Feed: s.stream, History: s.stream,
+			Observer: s.status, Recovery: s.env.Recovery, Reached: s.newest, Owed: s.lists.owed(), Again: s.again, End: end,
 		}
 		err := r.Run(ctx)
 		var rewound *source.RewoundError
@@ -270,7 +233,7 @@ func (s *epochs) readEpochs(ctx context.Context, end <-chan struct{}) error {
 			return err
 		}
 		if err := s.renew(ctx, rewound); err != nil {
-			return p.ended(err)
+			return ended(err)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func TestResync_finds_a_state_that_was_written_at_another_time(t *testing.T) {
 		note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
 		s.status.State(source.Watching, nil)
 		api := &lister{objects: []string{"a u1 5 " + written}}
-		_, err := kube.Current(t.Context(), api.client(t), s.Stream, func(item *kube.Item) error {
+		_, err := kube.Current(t.Context(), api.client(t), s.At(), func(item *kube.Item) error {
 			queued, err := s.resyncer.republishOne(t.Context(), item.Ident, item, 7, rate.NewLimiter(rate.Inf, 1))
 			assert.Equal(t, same, queued, "published again")
 			if !queued {

@@ -238,7 +238,7 @@ func TestFilter_that_fails_publishes_or_drops(t *testing.T) {
 		log := newFakeLog()
 		r := start(t, log, &memoryStore{})
 		s, said := r.stream(&StreamSpec{Filter: reason}), &testlog.Text{}
-		s.session.log = said.Logger()
+		s.env.Log = said.Logger()
 		send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 		r.settle()
 		expect(t, log.lines(), want...)

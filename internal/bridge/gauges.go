@@ -30,19 +30,7 @@ func (p *session) gauges() health.Gauges {
 		g.Saved = time.Unix(0, at)
 	}
 	for _, s := range p.opened() {
-		g.Streams = append(g.Streams, s.gauges())
-	}
-	return g
-}
-
-func (s *stream) gauges() health.StreamGauges {
-	g := health.StreamGauges{Name: s.name, Objects: s.ledger.Len(), Watching: s.status.watching()}
-	if at, ok := s.tracker.Oldest(); ok {
-		g.Unsettled = time.Since(at)
-	}
-	if s.before.cache != nil {
-		g.KeepsOlds = true
-		g.Olds, g.OldBytes = s.before.cache.Total()
+		g.Streams = append(g.Streams, s.Gauges())
 	}
 	return g
 }

@@ -79,7 +79,7 @@ func (p *session) planMove(h handover) movement {
 			continue
 		}
 		saved := p.state.Streams[name]
-		m.batch.Streams[name] = retiring(&saved, epoch, saved.Position, string(membership.Deselected))
+		m.batch.Streams[name] = ledger.Retiring(&saved, epoch, saved.Position, string(membership.Deselected))
 		m.batch.Drop[name], m.rows[name] = dropped, left
 	}
 	log := p.logged
@@ -99,7 +99,7 @@ func (p *session) takeOver(
 			taken[from] = map[string]struct{}{}
 		}
 		for key, row := range p.state.Rows[from] {
-			id := ident(key, &row)
+			id := ledger.Ident(key, &row)
 			if a.Stream.Namespace != "" && a.Stream.Namespace != id.Namespace {
 				continue
 			}
@@ -160,7 +160,7 @@ func (p *session) successor(
 			to.Replay = saved.Replay
 		}
 		for _, o := range saved.Refused {
-			if id := ident(o.Key, &checkpoint.Row{}); a.Stream.Namespace == "" || a.Stream.Namespace == id.Namespace {
+			if id := ledger.Ident(o.Key, &checkpoint.Row{}); a.Stream.Namespace == "" || a.Stream.Namespace == id.Namespace {
 				to.Refused = append(to.Refused, o)
 			}
 		}
@@ -218,23 +218,6 @@ func newest(rows map[string]checkpoint.Row) (epoch uint64) {
 	return epoch
 }
 
-// retiring returns the state of a stream whose objects are being deleted in the log, under a number of its own.
-func retiring(saved *checkpoint.Stream, epoch func() uint64, position, why string) checkpoint.Stream {
-	next := *saved
-	if saved.Retiring {
-		return next
-	}
-	next.Retiring, next.Epoch = true, epoch()
-	next.Unannounced = checkpoint.Snapshot{} // it would be announced under a number that is not its own
-	if next.Owes.List <= sequence.Reselect {
-		next.Owes = checkpoint.Owes{
-			List: sequence.Reselect, From: cmp.Or(saved.Owes.From, position, "0"), Cause: string(source.CauseSelection),
-			Message: why,
-		}
-	}
-	return next
-}
-
 // stored returns the streams of which the store has something, or will, in the order of their names; and of each
 // namespace the version at which a selector took it last.
 func (p *session) stored() (all []membership.Stored, entered map[string]string) {
@@ -255,7 +238,7 @@ func (p *session) stored() (all []membership.Stored, entered map[string]string) 
 		s.mu.Lock()
 		saved := s.saved
 		s.mu.Unlock()
-		add(s.Stream, &saved, s.left)
+		add(s.At(), &saved, s.left)
 	}
 	for name, saved := range p.state.Streams {
 		if at, ok := source.ParseName(name); ok && !open[name] {
@@ -275,7 +258,7 @@ func (p *session) stored() (all []membership.Stored, entered map[string]string) 
 func inNamespaces(rows map[string]checkpoint.Row) map[string]struct{} {
 	all := map[string]struct{}{}
 	for key, row := range rows {
-		id := ident(key, &row)
+		id := ledger.Ident(key, &row)
 		all[id.Namespace] = struct{}{}
 	}
 	return all

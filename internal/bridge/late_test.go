@@ -73,7 +73,7 @@ func TestReadBack_a_list_is_owed_for_a_late_message(t *testing.T) {
 			}
 			assert.Equal(t, "20", s.lists.owed().Version, "a list that is older shows nothing")
 			relist(t, s, "30")
-			s.session.settleNow(t)
+			settleNow(t, s)
 			lines := log.lines()
 			expect(t, lines[len(lines)-2:], "gap 30", "deleted default/a u1 15 relist")
 		})
@@ -162,7 +162,7 @@ func TestRebuild_gives_no_number_of_a_resync_again(t *testing.T) {
 	r.stopSaved()
 	store.state = checkpoint.State{}
 	r, _ = startStream(t, log, store)
-	assert.Equal(t, number+1, r.nextResync(0))
+	assert.Equal(t, number+1, r.env.NextResync(0))
 	assert.Equal(t, number, store.state.Log.Resyncs)
 }
 

@@ -37,7 +37,7 @@ func (s *stream) Note(ctx context.Context, p source.Progress) error {
 		s.tracker.Bookmark(p.Version)
 	case source.Recovering:
 		s.lists.owe(p)
-		return s.session.save(ctx)
+		return s.env.Save(ctx)
 	case source.SnapshotStarted, source.Gap:
 		return s.lists.listStarted(ctx, p)
 	case source.Listed:
@@ -133,14 +133,14 @@ func (s *listProgress) opening(p source.Progress) source.Marker {
 // numberRepair makes what the list owes durable, and of a repair the number of its markers too: each has markers of its
 // own, also where it begins again. The error is ctx's, or permanent.
 func (s *listProgress) numberRepair(ctx context.Context) error {
-	s.session.committing.Lock()
-	s.mu.Lock()
-	if s.saved.Owes.List == sequence.Repair {
-		s.saved.Owes.Number = s.session.nextResync(0)
-	}
-	s.mu.Unlock()
-	s.session.committing.Unlock()
-	return s.session.save(ctx)
+	s.env.Exclusive(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.saved.Owes.List == sequence.Repair {
+			s.saved.Owes.Number = s.env.NextResync(0)
+		}
+	})
+	return s.env.Save(ctx)
 }
 
 // announceRepair publishes a marker of the resync that repairs a log, and waits for its acknowledgement.
@@ -174,7 +174,7 @@ func (s *resyncer) open(mk *delivery.Marker) {
 // or resync it tells nothing to who goes by that. A broker that refuses what a replaced process publishes has none
 // there.
 func (s *resyncer) passOver(place uint64) {
-	if s.session.fenced {
+	if s.env.Fenced() {
 		return
 	}
 	s.mu.Lock()
@@ -202,7 +202,7 @@ func (s *listProgress) announceList(ctx context.Context, m source.Marker) error 
 		s.account.Incidents.Announced(health.Gap{
 			At: time.Now(), From: m.From, To: m.To, Cause: string(m.Why.Cause), Message: m.Why.Message,
 		})
-		s.session.log.Warn("gap: changes may be missing from the log",
+		s.env.Log.Warn("gap: changes may be missing from the log",
 			"stream", s.name, "from", m.From, "to", m.To, "cause", string(m.Cause), "message", m.Message)
 	}
 	return nil
@@ -240,7 +240,7 @@ func (s *listProgress) announce(m source.Marker) *delivery.Marker {
 // it.
 func (s *listProgress) queueMarker(mk *delivery.Marker) *delivery.Marker {
 	mk.Ticket = source.Ticket(s.tracker.Open("", time.Now()))
-	s.session.delivery.Announce(&s.publication, mk)
+	s.env.Delivery.Announce(&s.publication, mk)
 	return mk
 }
 
@@ -274,7 +274,7 @@ func (s *listProgress) listCompleted(ctx context.Context, p source.Progress) err
 	s.mu.Lock()
 	s.endOwed()
 	s.mu.Unlock()
-	if err := s.session.save(ctx); err != nil {
+	if err := s.env.Save(ctx); err != nil {
 		return err
 	}
 	return s.announceSnapshot(false).Wait(ctx)
@@ -314,15 +314,15 @@ func (s *listProgress) deselected(ctx context.Context, p source.Progress) (exist
 	if !changed || !s.ledger.Misses() {
 		return nil, nil
 	}
-	all := s.Stream
+	all := s.At()
 	all.LabelSelector, all.FieldSelector = "", ""
 	exists = map[string]struct{}{}
-	err = kube.Audit(ctx, s.session.cfg.Client, all, p.Version, func(id source.Ident, _ []byte) error {
+	err = kube.Audit(ctx, s.env.Client, all, p.Version, func(id source.Ident, _ []byte) error {
 		exists[id.UID] = struct{}{}
 		return nil
 	})
 	if err != nil && ctx.Err() == nil { // that version is gone, or cannot be read
-		_, err = kube.Current(ctx, s.session.cfg.Client, all, func(item *kube.Item) error {
+		_, err = kube.Current(ctx, s.env.Client, all, func(item *kube.Item) error {
 			exists[item.UID] = struct{}{}
 			return nil
 		})
@@ -383,36 +383,26 @@ func (s *listProgress) announceSnapshot(again bool) *delivery.Marker {
 	})
 }
 
-// checkpoint returns what a commit must hold. A row moves and its ticket is settled under mu, so that the rows are
-// never behind the position.
-func (s *stream) checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []string) {
+// deleteAll queues the end of all that the log has as existing, and returns of how many objects.
+func (s *listProgress) deleteAll(reason func(uid string) source.Reason) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	position := s.position()
-	if position != "" && s.lists.complete != nil && (position == s.lists.complete.Version ||
-		ledger.After(position, s.lists.complete.Version)) {
-		s.lists.endOwed() // a commit has both, or a dead process would leave a list that is not owed
-	}
-	if position != "" && !ledger.After(s.saved.Replay.To, position) && !s.ledger.Behind(s.refusals.refused.Has) {
-		s.saved.Replay = checkpoint.Replay{}
-	}
-	s.saved.Floors = above(s.saved.Floors, ledger.Numeric(position))
-	saved := s.saved
-	saved.Position = s.resumable()
-	// Else a tombstone may be what tells which changes are left to the next epoch.
-	if s.epochs.mismatch == nil && saved.Owes.List == sequence.Nothing {
-		s.ledger.Prune(position)
-	}
-	put, drop := s.ledger.Take()
-	return saved, put, drop
-}
-
-// above returns the floors that a position has not passed.
-func above(floors []sequence.Floor, position uint64) (left []sequence.Floor) {
-	for _, f := range floors {
-		if f.Position > position {
-			left = append(left, f)
+	now := time.Now()
+	position := ledger.Numeric(s.position())
+	for key, row := range s.ledger.Rows() {
+		last := row.Last()
+		e, gone := sequence.Deselected(&last, s.epoch, position)
+		if !gone {
+			continue
 		}
+		d := s.end(key, &row, e, reason(row.UID), now)
+		if e.Again {
+			d.Again = s.novelty.repetition()
+		}
+		d.Ticket = source.Ticket(s.tracker.Open("", now))
+		s.enqueue(key, d)
+		n++
 	}
-	return left
+	s.refusals.refused.RemoveIf(func(key string) bool { return s.pending[key] == nil }) // nothing of them is on its way
+	return n
 }

@@ -98,7 +98,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 // resyncing begins a resync of what a lister lists, and returns how to wait for its end.
 func resyncing(t *testing.T, r *rig, s *stream, l *lister) (end func()) {
 	t.Helper()
-	r.cfg.Client = l.client(t)
+	r.env.Client = l.client(t)
 	s.status.State(source.Watching, nil)
 	s.resyncer.resync.ask(time.Now())
 	n, ok := s.resyncer.resync.begin()
@@ -252,7 +252,7 @@ func TestResync_begins_another_epoch_where_its_list_does_not_compare(t *testing.
 			_, _, r, s := listed(t, "10", "a u1 5", "c u3 6")
 			live(t, s, []happening{{source.Updated, "a", "u1", "20"}, {source.Deleted, "c", "u3", "21"}})
 			note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
-			r.cfg.Client = (&lister{objects: []string{exists}}).client(t)
+			r.env.Client = (&lister{objects: []string{exists}}).client(t)
 			s.status.State(source.Watching, nil)
 			s.resyncer.resync.ask(time.Now())
 			n, _ := s.resyncer.resync.begin()
@@ -305,7 +305,7 @@ func TestResync_that_leaves_an_object_out_is_not_complete_and_stays_due(t *testi
 			l.objects = []string{"a u1 9"}
 		}
 	}
-	r.cfg.Client = l.client(t)
+	r.env.Client = l.client(t)
 	s.status.State(source.Watching, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -398,7 +398,7 @@ func TestResync_is_not_complete_where_a_filter_may_leave_something_out(t *testin
 // The other epoch publishes everything in its own way.
 func TestResync_ends_where_another_epoch_begins(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
-	r.cfg.Client = (&lister{objects: []string{"a u1 15"}}).client(t)
+	r.env.Client = (&lister{objects: []string{"a u1 15"}}).client(t)
 	s.status.State(source.Watching, nil)
 	s.resyncer.resync.ask(time.Now())
 	n, _ := s.resyncer.resync.begin()
@@ -495,7 +495,7 @@ func TestStream_what_is_not_selected_any_more_is_deselected_and_the_rest_is_gone
 	log, store, r, _ := listed(t, "10", "a u1 5", "b u2 6", "c u3 7", "d u4 8")
 	r.stopSaved()
 	r = start(t, log, store)
-	r.cfg.Client = (&lister{
+	r.env.Client = (&lister{
 		objects: []string{"a u1 5", "b u2 6", "d u9 15"}, labelled: []string{"a u1 5"},
 	}).client(t)
 	s := r.stream(&StreamSpec{LabelSelector: "app=x"})
@@ -519,7 +519,7 @@ func TestStream_what_is_not_selected_any_more_is_deselected_behind_a_restoration
 	log, store, r, _ := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")
 	r.stopSaved()
 	r = start(t, log, store)
-	r.cfg.Client = (&lister{objects: []string{"a u1 5", "b u2 6"}, labelled: []string{"a u1 5"}}).client(t)
+	r.env.Client = (&lister{objects: []string{"a u1 5", "b u2 6"}, labelled: []string{"a u1 5"}}).client(t)
 	s := r.stream(&StreamSpec{LabelSelector: "app=x"})
 	cause := &source.RewoundError{Stream: "other", Position: "10", Server: "8"}
 	r.committing.Lock()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -83,7 +84,7 @@ func TestEpoch_goes_on_where_a_list_compares(t *testing.T) {
 // What was published can be ahead of the position. A server that is behind it is another one.
 func TestStream_compares_a_server_with_the_newest_row_of_its_epoch(t *testing.T) {
 	_, _, r, s := listed(t, "10", "a u1 5")
-	held := s.tracker.Open("11", s.session.began) // something holds the position
+	held := s.tracker.Open("11", time.Now()) // something holds the position
 	send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 	r.settle()
 	version, _, ok := s.Resume()

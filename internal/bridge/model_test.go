@@ -272,7 +272,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (m *model) start() (*rig, *stream) {
 	spec := StreamSpec{Resource: "configmaps", LabelSelector: m.selector}
 	r := startOf(m.t, m.log, m.store, spec)
-	r.cfg.Client = m.client
+	r.env.Client = m.client
 	r.logged.Resyncs = max(r.logged.Resyncs, m.used) // when a checkpoint was lost some seconds have passed
 	spec.Latest, spec.SkipSnapshot, spec.Filter = m.mode.latest, m.mode.skip, m.mode.filter()
 	if m.mode.patches {

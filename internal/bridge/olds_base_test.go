@@ -209,7 +209,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	log.forgetIDs()
 
 	r = start(t, log, store)
-	r.cfg.Client = p.client(t)
+	r.env.Client = p.client(t)
 	s = r.stream(patches())
 	require.NoError(t, s.before.prime(t.Context()))
 	objects, _ := s.before.cache.Total()

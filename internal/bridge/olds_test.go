@@ -43,7 +43,7 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 		}
 		for at, crashes := 0, 0; crashes < 3 || at < len(p.frames); crashes++ {
 			r := start(t, to, store)
-			r.cfg.Client = client
+			r.env.Client = client
 			spec := &StreamSpec{
 				Encoding: encode.Config{Payload: []encode.Payload{encode.MergePatch, encode.Change}[seed%2]},
 				Latest:   seed%3 == 1,

@@ -159,7 +159,7 @@ func restarted(t *testing.T, log readableLog, p *past, n int, before, after Stre
 	require.NoError(t, r.commit(t.Context()))
 	_ = r.stop()
 	r = start(t, log, store)
-	r.cfg.Client = p.client(t)
+	r.env.Client = p.client(t)
 	s = r.stream(&after)
 	require.NoError(t, s.before.prime(t.Context()))
 	return r, s

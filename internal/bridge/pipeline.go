@@ -41,6 +41,8 @@ type (
 	RejectedError = delivery.RejectedError
 	// WriterError says that another process publishes as a pipeline.
 	WriterError = delivery.WriterError
+	// StreamState is how a stream is doing.
+	StreamState = Report
 	// Exclusion leaves resources out of a [Wildcard].
 	Exclusion = membership.Exclusion
 )

@@ -80,7 +80,7 @@ func TestPrime_asks_only_for_what_is_wanted(t *testing.T) {
 	restarted(t, newReadableLog(), p, 2, StreamSpec{}, StreamSpec{})
 	assert.Equal(t, 0, p.asked, "lists were asked for")
 	r := start(t, newReadableLog(), &memoryStore{})
-	r.cfg.Client = p.client(t)
+	r.env.Client = p.client(t)
 	if err := r.stream(&StreamSpec{Olds: true}).before.prime(t.Context()); err != nil || p.asked != 0 {
 		t.Errorf("%d lists were asked for where there was nothing before, %v", p.asked, err)
 	}
@@ -103,7 +103,7 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 		p.frames[i].body = strings.Replace(p.frames[i].body, `"data":{`, `"policy":"Retain","data":{`, 1)
 	}
 	r = start(t, log, store)
-	r.cfg.Client = p.client(t)
+	r.env.Client = p.client(t)
 	s = r.stream(&spec)
 	require.NoError(t, s.before.prime(t.Context()))
 	p.frames[1].send(t, s)
@@ -145,7 +145,7 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	r.stopSaved()
 
 	r = start(t, log, store)
-	r.cfg.Client, r.primeTime = client, 100*time.Millisecond
+	r.env.Client, r.env.PrimeTime = client, 100*time.Millisecond
 	s = r.stream(spec())
 	began := time.Now()
 	require.NoError(t, s.before.prime(t.Context()))

@@ -5,7 +5,6 @@ package bridge
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"golang.org/x/time/rate"
 
@@ -120,10 +119,10 @@ func (s *publication) Finish(o *delivery.Object, place checkpoint.Row, moves boo
 	case moves:
 		s.refusals.refused.Remove(o.Key)
 	}
-	s.session.delivery.Landed(a, r) // after the ledger, before the position
+	s.env.Delivery.Landed(a, r) // after the ledger, before the position
 	s.drop(&a.Delta.Change)
 	if more = len(o.Pending) > 0; more {
-		s.session.delivery.Add(o)
+		s.env.Delivery.Add(o)
 	} else {
 		delete(s.pending, o.Key)
 	}
@@ -183,7 +182,7 @@ func (s *publication) undecided(key string, dropped bool, err error) {
 		becomes = "dropped"
 	}
 	s.undecidedly.Do(func() {
-		s.session.log.Warn("filter fails", "stream", s.name, "object", key, "err", err, "changeIs", becomes,
+		s.env.Log.Warn("filter fails", "stream", s.name, "object", key, "err", err, "changeIs", becomes,
 			"advice", "ask for what may be missing with has(…) first, as in has(object.data.colour) && …")
 	})
 }
@@ -196,7 +195,7 @@ func (s *publication) Encode(o *delivery.Object, row checkpoint.Row) (err error)
 	if a.Marker != nil {
 		s.encoder.Marker(m, a.Marker.Marker)
 		// The id tells a repetition, unless the process is another one.
-		m.Verify = a.Marker.Again || s.session.cfg.Term != nil
+		m.Verify = a.Marker.Again || s.env.Delivery.Leased
 		if a.Conflicts > 0 {
 			m.Previous = a.Previous
 		}
@@ -221,8 +220,7 @@ func (s *publication) Encode(o *delivery.Object, row checkpoint.Row) (err error)
 	// process. Unfenced, three messages are checked. The first one of a key may meet a message of a dead process. In
 	// latest mode a late message has an id that no other message has. A patch has to follow the event that it was made
 	// from.
-	fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil
-	m.Verify, m.Previous = fenced || s.spec.Latest || !row.Fresh || a.Based, row.Sequence
+	m.Verify, m.Previous = s.env.Checks || s.spec.Latest || !row.Fresh || a.Based, row.Sequence
 	if a.Conflicts > 0 {
 		m.Verify, m.Previous = true, a.Previous
 	}
@@ -232,8 +230,8 @@ func (s *publication) Encode(o *delivery.Object, row checkpoint.Row) (err error)
 // Found implements delivery.Stream. It takes note of what the log was seen to have last of an object. An epoch that the
 // checkpoint has not given is another process's: then the pipeline starts from the log again.
 func (s *publication) Found(o *delivery.Object, has *encode.State, at uint64) {
-	if has.Sequence.Epoch > s.session.epochs.Last() {
-		s.session.fail(&sink.InterruptedError{Target: s.session.cfg.Target, Cause: errNotGiven})
+	if has.Sequence.Epoch > s.env.Epochs.Last() {
+		s.env.Interrupt()
 	}
 	next := ledger.RowOfState(has)
 	next.Sequence = at
@@ -245,18 +243,4 @@ func (s *publication) Found(o *delivery.Object, has *encode.State, at uint64) {
 	}
 	known, exists := s.ledger.Get(key)
 	s.ledger.Put(key, ledger.Apply(known, exists, next))
-}
-
-var errNotGiven = errors.New("the log has an epoch that the checkpoint has not given")
-
-// Published implements delivery.Stream. It counts an attempt that the broker has acknowledged.
-func (s *publication) Published(a *delivery.Attempt, now time.Time) {
-	s.account.Metrics.Publish.Observe(now.Sub(a.Published).Seconds())
-	if a.Marker != nil {
-		return
-	}
-	s.account.Metrics.Published(a.Delta.Op.String(), string(a.Delta.Reason)).Inc()
-	if !a.Written.IsZero() {
-		s.account.Metrics.Delivery.Observe(max(0, now.Sub(a.Written).Seconds()))
-	}
 }

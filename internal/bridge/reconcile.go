@@ -19,13 +19,7 @@ import (
 const (
 	// lastWords is how long a stream of a namespace that is gone waits for its watch to show what was deleted with it.
 	lastWords = 10 * time.Second
-	// firstDoubt and longestDoubt are between two looks at what is not known: a doubt that stays is not to keep the API
-	// server busy.
-	firstDoubt, longestDoubt = 500 * time.Millisecond, 2 * time.Minute
 )
-
-// longer returns the time between the next two looks.
-func longer(doubt time.Duration) time.Duration { return min(doubt*3/2, longestDoubt) }
 
 // reconciler has those streams of a session run that [membership.Plan] says. One goroutine compares the plan with what
 // runs whenever an input of it changes, and begins what is to be done in goroutines of their own: it waits for no
@@ -90,7 +84,7 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 		in := r.look()
 		later, err := r.carryOut(ctx, &in)
 		if err != nil || ctx.Err() != nil {
-			return r.ended(err)
+			return ended(err)
 		}
 		select {
 		case <-in.changed[0]:
@@ -230,7 +224,7 @@ func (r *reconciler) stays(run *run, in *inputs, now time.Time) (stays, again bo
 		return false, false
 	}
 	if a.Action == membership.Run {
-		return a.Stream == run.Stream && r.specs[a.Spec] == run.spec && a.Same && len(a.From) == 1, false
+		return a.Stream == run.At() && r.specs[a.Spec] == run.spec && a.Same && len(a.From) == 1, false
 	}
 	if a.Action == membership.Detach { // the API server may be about to serve it again, and to read it will tell
 		return slices.Contains(r.specs, run.spec), false
@@ -270,13 +264,13 @@ func (r *reconciler) start(ctx context.Context, a *membership.Assignment) error 
 func (r *reconciler) read(ctx context.Context, one *run) error {
 	s := one.stream
 	if err := s.read(ctx, one.stop); err != nil || ctx.Err() != nil {
-		return r.ended(err)
+		return ended(err)
 	}
 	if err := s.tracker.Await(ctx); err != nil {
-		return r.ended(err)
+		return ended(err)
 	}
 	if err := r.save(ctx); err != nil { // no mark may pass what the stream has published
-		return r.ended(err)
+		return ended(err)
 	}
 	r.close(s)
 	r.tell(ctx, func() {
@@ -296,7 +290,7 @@ func (r *reconciler) do(ctx context.Context, streams []string, something func(ct
 	r.group.Go(func() error {
 		defer cancel()
 		if err := something(ctx, asked); err != nil {
-			return r.ended(err)
+			return ended(err)
 		}
 		r.tell(ctx, func() {
 			for _, name := range streams {
@@ -372,7 +366,7 @@ func (r *reconciler) retireStored(ctx context.Context, in *inputs, a *membership
 		if !gone {
 			var err error
 			if reason, err = r.reasons(asked, at); err != nil {
-				return r.ended(ctx.Err()) // there is another plan
+				return ended(ctx.Err()) // there is another plan
 			}
 		}
 		s, err := r.openRetiring(spec, at, string(why))

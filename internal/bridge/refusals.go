@@ -100,15 +100,15 @@ func (s *refusals) retry(ctx context.Context, key string) {
 	if !s.tries(key, position) {
 		return
 	}
-	at := ident(key, &checkpoint.Row{})
-	item, err := kube.ItemAt(ctx, s.session.cfg.Client, s.Stream, at.Namespace, at.Name, position)
+	at := ledger.Ident(key, &checkpoint.Row{})
+	item, err := kube.ItemAt(ctx, s.env.Client, s.At(), at.Namespace, at.Name, position)
 	if err != nil {
 		return
 	}
 	size := 0 // of an object that does not exist nothing is held
 	if item != nil {
 		size = item.Size()
-		if s.session.budget.Acquire(ctx, size, true) != nil {
+		if s.env.Budget.Acquire(ctx, size, true) != nil {
 			return
 		}
 	}

@@ -118,7 +118,7 @@ func TestRefused_end_is_told_once_the_broker_takes_it(t *testing.T) {
 	b = runIn(t, w, log, store, entry)
 	must.Happen(t, "the end", func() bool { return slices.Equal(alive(log.fakeLog), []string{"shop/one 5"}) })
 	assert.Zero(t, strings.Count(strings.Join(log.lines(), "\n"), "gap"), "an audit has found it")
-	must.Happen(t, "nothing to be buffered", func() bool { return b.only(t).session.budget.Count() == 0 })
+	must.Happen(t, "nothing to be buffered", func() bool { return b.only(t).env.Budget.Count() == 0 })
 	require.NoError(t, b.stop())
 }
 
@@ -252,7 +252,7 @@ func (b *bridge) settles(t *testing.T) {
 func TestRefused_repetition_leaves_a_resync_due_that_is_not_begun_at_once(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.Subject, ".a") } })
-	r.cfg.Client = (&lister{objects: []string{"a u1 5"}}).client(t)
+	r.env.Client = (&lister{objects: []string{"a u1 5"}}).client(t)
 	stop := s.resyncsDue(t)
 	must.Happen(t, "two resyncs", func() bool { return s.resyncCount() == 2 })
 	s.resyncer.resync.mu.Lock()
@@ -411,9 +411,9 @@ func TestRefused_object_does_not_keep_a_rewind_from_ending(t *testing.T) {
 	s.mu.Unlock()
 	refuse(log)
 	before := len(log.lines())
-	r.cfg.Client = lists(t, "20", "a u1 18")
+	r.env.Client = lists(t, "20", "a u1 18")
 	s.refusals.retry(t.Context(), "default/a")
-	s.session.settleNow(t)
+	settleNow(t, s)
 	assert.Equal(t, []string{"updated default/a u1 18 relist 2"}, log.lines()[before:], "it stands for both changes")
 	assert.False(t, s.refusals.lacks())
 	r.stopSaved()
@@ -462,7 +462,7 @@ func lists(t *testing.T, version string, objects ...string) *kube.Client {
 func (r *rig) retried(s *stream, version string, objects ...string) {
 	r.t.Helper()
 	s.status.State(source.Watching, nil)
-	r.cfg.Client = lists(r.t, version, objects...)
+	r.env.Client = lists(r.t, version, objects...)
 	s.refusals.retry(r.t.Context(), "default/a")
 	r.settle()
 }
@@ -714,7 +714,7 @@ func TestResync_that_is_due_remains_due_while_the_log_lacks_an_object(t *testing
 	refuse(log, "a")
 	live(t, s, []happening{{source.Updated, "a", "u1", "11"}})
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
-	r.cfg.Client = (&lister{objects: []string{"a u1 11"}, version: "20"}).client(t)
+	r.env.Client = (&lister{objects: []string{"a u1 11"}, version: "20"}).client(t)
 	stop := s.resyncsDue(t)
 	due := func() (due, later bool) {
 		s.mu.Lock()
@@ -796,7 +796,7 @@ func TestRefused_objects_of_a_stored_stream_have_no_versions_behind_a_restoratio
 
 func TestResync_that_is_due_and_fails_is_not_begun_again_at_once(t *testing.T) {
 	_, _, r, s := listed(t, "10", "a u1 5")
-	r.cfg.Client = answeredBy(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	r.env.Client = answeredBy(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
 	}))

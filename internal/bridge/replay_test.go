@@ -52,13 +52,13 @@ func live(t *testing.T, s *stream, all []happening) {
 	t.Helper()
 	for _, h := range all {
 		send(t, s, h.op, h.name, h.uid, h.version, source.ReasonWatch)
-		s.session.settleNow(t)
+		settleNow(t, s)
 	}
 }
 
-func (p *session) settleNow(t *testing.T) {
+func settleNow(t *testing.T, s *stream) {
 	t.Helper()
-	must.Happen(t, "all to be settled", func() bool { return p.delivery.InFlight.Count() == 0 })
+	must.Happen(t, "all to be settled", func() bool { return s.env.Delivery.InFlight.Count() == 0 })
 }
 
 // lived is a bridge that has published life, and was stopped.
@@ -159,7 +159,7 @@ func TestReplay_reaches_what_a_crash_left_uncommitted(t *testing.T) {
 // Its events would say what the log has last, which a replay is about to change.
 func TestReplay_keeps_a_resync_waiting(t *testing.T) {
 	s := &stream{
-		session: &session{}, state: state{tracker: ledger.NewTracker("20")}, status: &status{state: source.Watching},
+		state: state{tracker: ledger.NewTracker("20")}, status: &status{state: source.Watching},
 	}
 	require.True(t, s.steady(), "without a replay it is not steady")
 	s.saved.Replay.To = "30"

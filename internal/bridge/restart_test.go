@@ -166,7 +166,7 @@ func TestRestart_selectors_that_are_changed_back_bring_back_what_they_had_put_aw
 	_ = r.stop()
 
 	r = start(t, log, store)
-	r.cfg.Client = clientOf(t, newAPIServer(t, 10))
+	r.env.Client = clientOf(t, newAPIServer(t, 10))
 	s := r.stream(&StreamSpec{LabelSelector: "x=y"})
 	snapshot(t, s, "20")
 	_ = r.stop()

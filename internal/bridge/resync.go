@@ -48,7 +48,7 @@ type resyncer struct {
 
 // resyncs publishes everything that exists again, when it is asked for or due, once at a time, until ctx ends.
 func (s *resyncer) run(ctx context.Context) {
-	log := s.session.log.With("stream", s.name)
+	log := s.env.Log.With("stream", s.name)
 	for {
 		n, scheduled, err := s.awaitResync(ctx)
 		if err != nil {
@@ -126,7 +126,7 @@ func (s *resyncer) dueResync(now time.Time) (due bool, wait time.Duration) {
 func (s *resyncer) slot(now time.Time) int64 {
 	every := max(int64(s.spec.Resync/time.Second), 1)
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.session.name + "\x00" + s.name))
+	_, _ = h.Write([]byte(s.env.Pipeline + "\x00" + s.name))
 	shift := int64(h.Sum64() % uint64(every))
 	return now.Unix() - (now.Unix()-shift)%every
 }
@@ -159,27 +159,14 @@ func (s *resyncer) notDue() {
 // publishesAll reports whether every object that the stream reads is published.
 func (s *stream) publishesAll() bool { return s.spec.Filter == nil }
 
-// nextResync returns a number for a resync or a repair: the one that is asked for, unless it was used. It is durable
-// with the next commit, which precedes its first use. The caller holds committing.
-func (p *session) nextResync(asked int64) int64 {
-	if asked <= p.logged.Resyncs {
-		asked = max(p.logged.Resyncs+1, time.Now().Unix())
-	}
-	p.logged.Resyncs, p.unlogged = asked, true
-	return p.logged.Resyncs
-}
-
 // errOtherEpoch ends a resync.
 var errOtherEpoch = errors.New("versions do not compare any more, and everything is published again because of that")
 
 // republish publishes everything that exists again, between two markers. What changes meanwhile is published by that.
 // It returns when the log has all of it.
 func (s *resyncer) republish(ctx context.Context, n int64) error {
-	p := s.session
-	p.committing.Lock()
-	n = p.nextResync(n)
-	p.committing.Unlock()
-	if err := p.save(ctx); err != nil {
+	s.env.Exclusive(func() { n = s.env.NextResync(n) })
+	if err := s.env.Save(ctx); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -198,9 +185,9 @@ func (s *resyncer) republish(ctx context.Context, n int64) error {
 	}
 	// The list is made after the marker: an object that was published before it and created after the list would be
 	// taken for gone.
-	limit := rate.NewLimiter(p.cfg.ResyncRate, 1)
+	limit := rate.NewLimiter(s.env.ResyncRate, 1)
 	listed, coming := map[string]struct{}{}, map[string]uint64{}
-	version, err := kube.Current(ctx, p.cfg.Client, s.Stream, func(item *kube.Item) error {
+	version, err := kube.Current(ctx, s.env.Client, s.At(), func(item *kube.Item) error {
 		published, err := s.republishOne(ctx, item.Ident, item, n, limit)
 		if err != nil {
 			return err
@@ -343,7 +330,7 @@ func (s *resyncer) republishNow(
 		return false, false, err
 	}
 	size := item.Size()
-	if err := s.session.budget.Acquire(ctx, size, true); err != nil {
+	if err := s.env.Budget.Acquire(ctx, size, true); err != nil {
 		s.resync.room.Release(1)
 		return false, false, err
 	}

@@ -230,7 +230,7 @@ func TestResync_slots_are_the_same_for_all_processes_and_spread_over_streams(t *
 	begins := map[int64]bool{}
 	for i := range 50 {
 		s := (&stream{
-			identity: identity{name: fmt.Sprintf("configmaps.v1/ns-%d", i), spec: &spec}, session: s.session,
+			identity: identity{name: fmt.Sprintf("configmaps.v1/ns-%d", i), spec: &spec}, env: s.env,
 		}).assemble()
 		now := time.Unix(1_764_000_000, 0)
 		first := s.resyncer.slot(now)

@@ -97,12 +97,6 @@ func (p *session) resyncs() []Resync {
 	return all
 }
 
-// named returns r with what it does not know itself.
-func (s *stream) named(r Resync) Resync {
-	r.Pipeline, r.Stream, r.Objects = s.session.name, s.name, s.ledger.Len()
-	return r
-}
-
 // target is what a resync can be of; stream is nil while none is open.
 type target struct {
 	stream *stream
@@ -124,9 +118,9 @@ func (p *Pipeline) targets() []target {
 	if session != nil {
 		for _, s := range session.opened() {
 			opened[s.spec] = true
-			all = append(all, target{stream: s, names: within(s.Namespace, s.spec.Resource, s.Stream.Resource.String(),
-				s.Stream.Resource.Resource,
-				dotted(s.Stream.Resource.Resource, s.Group), dotted(s.Stream.Resource.Resource, s.Version))})
+			all = append(all, target{stream: s, names: within(s.Namespace, s.spec.Resource, s.At().Resource.String(),
+				s.At().Resource.Resource,
+				dotted(s.At().Resource.Resource, s.Group), dotted(s.At().Resource.Resource, s.Version))})
 		}
 	}
 	for _, spec := range p.specs() {
@@ -151,7 +145,7 @@ func (p *Pipeline) addNames(all []target) {
 		if s == nil || offers == nil {
 			continue
 		}
-		if served := offers.Get(s.Group, s.Stream.Resource.Resource); served != nil {
+		if served := offers.Get(s.Group, s.At().Resource.Resource); served != nil {
 			for _, name := range served.Names {
 				all[i].names = append(all[i].names, within(s.Namespace, name, dotted(name, s.Group))...)
 			}

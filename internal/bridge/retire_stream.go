@@ -4,7 +4,6 @@ package bridge
 
 import (
 	"context"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
@@ -22,9 +20,9 @@ import (
 func (p *session) close(s *stream) {
 	p.committing.Lock()
 	defer p.committing.Unlock()
-	saved, _, _ := s.checkpoint()
+	saved, other, _, _ := s.Changes()
 	rows := s.ledger.Rows()
-	if !saved.Equal(&s.store.committed) || !s.store.known { // another stream may have ended its history since it was saved
+	if other { // another stream may have ended its history since it was saved
 		p.unopenedChanged(s.name, saved)
 	}
 	p.mu.Lock()
@@ -42,12 +40,7 @@ func (p *session) drop(s *stream) {
 		}
 	}
 	p.streams = left
-	s.ledger.Uncount()
-	if s.before.cache != nil {
-		s.before.cache.Close()
-	}
-	s.refusals.refused.Close()
-	s.account.Metrics.Drop()
+	s.Close()
 	p.incidents.Forget(s.name)
 }
 
@@ -98,13 +91,13 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 	name := at.Name()
 	saved := p.state.Streams[name]
 	before := saved.Retiring
-	p.state.Streams[name] = retiring(&saved, p.epochs.Next, saved.Position, why)
+	p.state.Streams[name] = ledger.Retiring(&saved, p.epochs.Next, saved.Position, why)
 	p.mu.Unlock()
 	s, err := p.open(spec, at)
 	if err != nil {
 		return nil, err
 	}
-	s.store.known = s.store.known && before
+	s.Forgotten(before)
 	s.status.retires()
 	return s, nil
 }
@@ -114,11 +107,7 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 // does the rest. Where the broker refuses an end, asked may end before that: then the stream is only stored. The error
 // is ctx's, or permanent.
 func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf, why string) error {
-	s.ledger.Uncount() // nothing of it is read, and it is forgotten as a whole
-	s.mu.Lock()
-	s.saved = retiring(&s.saved, p.epochs.Next, s.position(), why)
-	s.epoch = s.saved.Epoch
-	s.mu.Unlock()
+	s.Retire(p.epochs.Next, why)
 	if err := p.save(ctx); err != nil {
 		return err
 	}
@@ -147,30 +136,6 @@ func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf,
 	}
 	p.log.Info("stream has ended", "stream", s.name, "why", why, "deleted", n)
 	return nil
-}
-
-// deleteAll queues the end of all that the log has as existing, and returns of how many objects.
-func (s *listProgress) deleteAll(reason reasonOf) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	position := ledger.Numeric(s.position())
-	for key, row := range s.ledger.Rows() {
-		last := row.Last()
-		e, gone := sequence.Deselected(&last, s.epoch, position)
-		if !gone {
-			continue
-		}
-		d := s.end(key, &row, e, reason(row.UID), now)
-		if e.Again {
-			d.Again = s.novelty.repetition()
-		}
-		d.Ticket = source.Ticket(s.tracker.Open("", now))
-		s.enqueue(key, d)
-		n++
-	}
-	s.refusals.refused.RemoveIf(func(key string) bool { return s.pending[key] == nil }) // nothing of them is on its way
-	return n
 }
 
 // forget removes a stream for good. A stream of its name that begins later takes a new epoch.

@@ -311,7 +311,7 @@ func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 	at := &rest.Config{Host: newAPIServer(t, 10).URL}
 	client := must.Get(kube.NewClient(at))(t)
 	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
-	st := &status{stream: (&stream{session: &session{cfg: &Config{Catalog: catalog}}}).assemble()}
+	st := &status{stream: (&stream{env: &Environment{Refresh: catalog.Refresh}}).assemble()}
 	now, looks := time.Now(), 0
 	for range 3600 {
 		before := st.asked
@@ -333,7 +333,7 @@ func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 func TestStatus_is_ready_for_a_while_without_its_watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &status{stream: (&stream{
-			session:  &session{log: slog.New(slog.DiscardHandler)},
+			env:      &Environment{Log: slog.New(slog.DiscardHandler)},
 			identity: identity{spec: &StreamSpec{}}, account: delivery.Account{Incidents: &health.StreamIncidents{}},
 		}).assemble()}
 		gone := errors.New("gone")
@@ -363,7 +363,7 @@ func TestStatus_of_a_wildcard_says_once_why_a_stream_waits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				logged := &testlog.Text{}
 				st := &status{stream: (&stream{
-					session:  &session{log: logged.Logger()},
+					env:      &Environment{Log: logged.Logger()},
 					identity: identity{spec: &c.spec}, account: delivery.Account{Incidents: &health.StreamIncidents{}},
 				}).assemble()}
 				for range 2 {

@@ -29,8 +29,6 @@ const (
 	defaultDrain  = 20 * time.Second
 	// maxCommitDelay is between two tries of a commit that is waited for.
 	maxCommitDelay = 10 * time.Second
-	// logEvery is how often a stream logs what may be true of each of its events; the metrics count them all.
-	logEvery = 10 * time.Second
 )
 
 // session is a pipeline between two starts from its checkpoint. What it knows it has read there and from the log, so
@@ -49,8 +47,7 @@ type session struct {
 	fenced bool
 	// failure takes what ends the session, from who must not block.
 	failure chan error
-	// primeTime is the constant, but in tests.
-	primeTime time.Duration
+	env     *Environment
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
 	saved atomic.Int64
 	state *checkpoint.State
@@ -109,8 +106,8 @@ func newSession(c *Config, to sink.Sink) *session {
 	p := &session{
 		cfg: c, name: c.Name, log: c.Log, sink: to,
 		failure: make(chan error, 1), met: make(chan struct{}),
-		unbegun: map[*StreamSpec]struct{}{}, primeTime: primeTime,
-		began: time.Now(), incidents: &health.Incidents{}, epochs: &ledger.Epochs{},
+		unbegun: map[*StreamSpec]struct{}{},
+		began:   time.Now(), incidents: &health.Incidents{}, epochs: &ledger.Epochs{},
 		restart: func() {}, over: make(chan struct{}), turns: make(chan *turn), planned: new(bool),
 	}
 	p.budget = delivery.NewBudget(c.Buffer)
@@ -119,6 +116,7 @@ func newSession(c *Config, to sink.Sink) *session {
 		StopOnReject: c.StopOnReject, Leased: c.Term != nil, Epochs: p.epochs, Incidents: p.incidents,
 		Refused: &p.refusals, Renumber: p.renumber, Fail: p.fail, Restart: func() { p.restart() },
 	})
+	p.env = newEnvironment(p)
 	for _, spec := range p.specs() {
 		p.unbegun[spec] = struct{}{}
 	}
@@ -133,7 +131,7 @@ func (p *session) run(ctx context.Context) error {
 	defer p.delivery.ShutDown()
 	state, err := p.load(ctx)
 	if err != nil {
-		return p.ended(err)
+		return ended(err)
 	}
 	if state.Streams == nil {
 		state.Streams = map[string]checkpoint.Stream{}
@@ -162,7 +160,7 @@ func (p *session) run(ctx context.Context) error {
 	if errors.Is(err, errDelivery) {
 		err = nil
 	}
-	if failure := p.ended(delivery.Wait()); !checkpoint.IsPermanent(err) {
+	if failure := ended(delivery.Wait()); !checkpoint.IsPermanent(err) {
 		err = errors.Join(err, failure) // else both were refused the same
 	}
 	var rewound *sink.RewoundError
@@ -170,7 +168,7 @@ func (p *session) run(ctx context.Context) error {
 		return err // what was acknowledged does not hold, or cannot be committed
 	}
 	if !p.cfg.Term.held() {
-		return p.ended(err)
+		return ended(err)
 	}
 	return errors.Join(err, p.lastCommit(ctx))
 }
@@ -188,10 +186,10 @@ func (p *session) readAll(ctx, failed context.Context) error {
 	})
 	reading.Go(func() error {
 		if err := p.meetLog(reads); err != nil {
-			return p.ended(err)
+			return ended(err)
 		}
 		if err := p.assume(reads); err != nil {
-			return p.ended(err)
+			return ended(err)
 		}
 		close(p.met)
 		p.sayPublishing() // whatever it waited for
@@ -240,19 +238,9 @@ func (p *session) fail(err error) {
 
 // renumber gives a republished event another number, because the log has the event of this one before other events of
 // the object. The number is durable when it returns. The error is ctx's, or permanent.
-func (p *session) renumber(ctx context.Context) (int64, error) {
-	p.committing.Lock()
-	n := p.nextResync(0)
-	p.committing.Unlock()
+func (p *session) renumber(ctx context.Context) (n int64, err error) {
+	p.env.Exclusive(func() { n = p.env.NextResync(0) })
 	return n, p.save(ctx)
-}
-
-// ended leaves out what only says that the session, or a spec, was stopped.
-func (p *session) ended(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, sink.ErrNotRunning) {
-		return nil
-	}
-	return err
 }
 
 // unmet returns, while the log's end was not seen, the streams that wait for that, and for how long.

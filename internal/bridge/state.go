@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // State is how a pipeline is doing at a moment. Errors are as the log has them: they hold no values of Secrets.
@@ -45,45 +44,6 @@ type CheckpointState struct {
 	// Err is why it cannot be read or saved now, Since when; nil: it can, or is being read for the first time.
 	Err   error
 	Since time.Time
-}
-
-// StreamState is how a stream is doing.
-type StreamState struct {
-	Name                                    string
-	Namespace, LabelSelector, FieldSelector string
-	// Open: it is read. Else it is what the configuration asks for, and Err says why there is nothing to be read, if
-	// that is known.
-	Open bool
-	// Doing is what it does, Since when. Live: it watches, and its first list is in the log.
-	Doing source.State
-	Since time.Time
-	Live  bool
-	// Err is why it waits, Failing since when; nil where it does not.
-	Err     error
-	Failing time.Time
-	// Degraded: a wildcard names it, and it is only this one that may not be read, or is not to be had.
-	Degraded bool
-	// Objects are those that the log has as existing.
-	Objects int
-	// Published counts its events that the broker has acknowledged since the process started, PerSecond those of the
-	// last ten seconds. LastEvent is when the last one was, to about a second; zero where there was none since the
-	// stream was opened.
-	Published int64
-	PerSecond float64
-	LastEvent time.Time
-	// Refused is of how many objects the broker takes nothing, Refusal one of them with the reason.
-	Refused int
-	Refusal Refusal
-	// Unsettled is how long the oldest change that is not settled has been known; zero where all are.
-	Unsettled time.Duration
-	Position  string
-	Past      health.Past
-}
-
-// Refusal is why the broker takes nothing of an object; the zero Refusal is none.
-type Refusal struct {
-	Object string
-	Err    error
 }
 
 // State returns how the pipeline is doing.
@@ -127,7 +87,7 @@ func (p *session) now(now time.Time) State {
 	opened := map[*StreamSpec]bool{}
 	for _, s := range p.opened() {
 		opened[s.spec] = true
-		st.Streams = append(st.Streams, s.now(now))
+		st.Streams = append(st.Streams, s.Report(now))
 	}
 	for _, spec := range p.specs() {
 		if !opened[spec] || spec.Wildcard != nil || spec.NamespaceSelector != nil {
@@ -163,25 +123,4 @@ func unopened(spec *StreamSpec, why error) StreamState {
 		Name: names[len(names)-1], Namespace: spec.Namespace, LabelSelector: spec.LabelSelector,
 		FieldSelector: spec.FieldSelector, Err: why,
 	}
-}
-
-func (s *stream) now(now time.Time) StreamState {
-	st := StreamState{
-		Name: s.name, Namespace: s.Namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector, Open: true,
-		Objects: s.ledger.Len(), Position: s.tracker.Position(), Past: s.account.Incidents.Past(),
-	}
-	if opened, ok := s.tracker.Oldest(); ok {
-		st.Unsettled = max(now.Sub(opened), 0)
-	}
-	total := s.account.Metrics.Total()
-	st.Published, st.PerSecond, st.LastEvent = int64(total), s.account.Rate.PerSecond(total, now), s.account.Rate.Last()
-	st.Degraded = s.status.degraded() != ""
-	st.Refused, st.Refusal = s.refusals.first()
-	t := s.status
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	st.Doing, st.Since = t.state, t.since
-	st.Failing, st.Err = t.waits.Problem()
-	st.Live = t.complete && t.state == source.Watching && st.Err == nil
-	return st
 }

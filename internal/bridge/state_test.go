@@ -85,7 +85,7 @@ func TestBroker_that_refuses_for_long_is_not_ready(t *testing.T) {
 		log.set(func() { log.fails = func(m *sink.Message) bool { return full && strings.HasSuffix(m.Key, "/a") } })
 		clear(r.unbegun)
 		said := &testlog.Text{}
-		r.session.log, r.delivery.Log = said.Logger(), said.Logger()
+		r.session.log, r.env.Log, r.delivery.Log = said.Logger(), said.Logger(), said.Logger()
 		snapshot(t, s, "1")
 		ready := func() string { return strings.Join(r.pipeline.unready(), "\n") }
 		send(t, s, source.Added, "a", "u1", "2", source.ReasonWatch)

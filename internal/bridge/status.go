@@ -14,6 +14,15 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
+const (
+	// firstDoubt and longestDoubt are between two looks at what is not known: a doubt that stays is not to keep the API
+	// server busy.
+	firstDoubt, longestDoubt = 500 * time.Millisecond, 2 * time.Minute
+)
+
+// longer returns the time between the next two looks.
+func longer(doubt time.Duration) time.Duration { return min(doubt*3/2, longestDoubt) }
+
 // newsAfter is how soon another reason for the same failure is logged.
 const newsAfter = 3 * time.Second
 
@@ -59,7 +68,7 @@ func (t *status) State(s source.State, err error) {
 
 // observe takes note of what the stream does, and why it waits, and logs what is news. The caller holds mu.
 func (t *status) observe(s source.State, err error) {
-	log := t.stream.session.log.With("stream", t.stream.name)
+	log := t.stream.env.Log.With("stream", t.stream.name)
 	switch since, before := t.waits.Problem(); {
 	case err != nil:
 		t.failed(log, err)
@@ -100,7 +109,7 @@ func (t *status) missed(now time.Time) {
 		return
 	}
 	t.asked, t.doubt = now, max(firstDoubt, longer(t.doubt))
-	t.stream.session.cfg.Catalog.Refresh()
+	t.stream.env.Refresh()
 }
 
 // instead has failures told as why, until it is called with nil.

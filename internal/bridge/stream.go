@@ -7,7 +7,6 @@ import (
 	"context"
 	"iter"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -26,7 +26,7 @@ type stream struct {
 	identity
 	state
 	parts
-	session *session
+	env     *Environment
 	status  *status
 	account delivery.Account
 	store   stored
@@ -38,9 +38,12 @@ type stream struct {
 type identity struct {
 	source.Stream
 	name    string
-	spec    *StreamSpec
+	spec    *spec.Stream
 	encoder *encode.Encoder
 }
+
+// At returns what the stream reads.
+func (i *identity) At() source.Stream { return i.Stream }
 
 // state is what is known of a stream.
 type state struct {
@@ -55,15 +58,6 @@ type state struct {
 	// epoch and since are those of what is read now. Saved may have those of the list that follows already.
 	epoch uint64
 	since atomic.Uint64
-}
-
-// stored is what the store has of a stream. It is the committer's own, but for the position.
-type stored struct {
-	// committed is what was committed last. Known: the store knows the stream.
-	committed checkpoint.Stream
-	known     bool
-	// position is the one that the store has.
-	position atomic.Pointer[string]
 }
 
 // parts are those of a stream. Their fields are guarded as its own are.
@@ -87,7 +81,7 @@ func (s *stream) assemble() *stream {
 
 // Admit implements source.Feed.
 func (s *stream) Admit(ctx context.Context, version string, size int) (source.Ticket, error) {
-	budget, listed := s.session.budget, version == ""
+	budget, listed := s.env.Budget, version == ""
 	if !listed {
 		if err := budget.AwaitGone(ctx, s.mayRead); err != nil {
 			return 0, err
@@ -104,20 +98,12 @@ func (s *stream) Admit(ctx context.Context, version string, size int) (source.Ti
 // the log, and its position saved. Then the next object shows that the version before is complete, and where the
 // position moves it makes room.
 func (s *stream) mayRead() bool {
-	if s.ledger.Held() < s.session.share() {
+	if s.ledger.Held() < s.env.Share() {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tracker.Pending() == 0 && *s.store.position.Load() == s.resumable()
-}
-
-// share is how much each stream may hold of deleted objects when all together hold half of the limit or more: with
-// those that hold most they take the limit then.
-func (p *session) share() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.budget.Limit() / 2 / int64(max(len(p.streams), 1))
 }
 
 // Deliver implements source.Feed: what is not news is dropped, the rest waits for its turn.
@@ -166,7 +152,7 @@ func (s *stream) end(
 	key string, row *checkpoint.Row, e sequence.Event, reason source.Reason, seen time.Time,
 ) delivery.Delta {
 	s.account.Metrics.Synthesized.Inc()
-	at := ident(key, row)
+	at := ledger.Ident(key, row)
 	return delivery.Delta{Concluded: true, Change: source.Change{
 		Op: source.Deleted, Ident: at, Reason: reason, Seen: seen, Listed: true, Epoch: e.Epoch, Version: e.Version,
 	}}
@@ -183,7 +169,7 @@ func (s *stream) enqueue(key string, d delivery.Delta) {
 			s.drop(&d.Change)
 			return
 		}
-		o = s.session.delivery.Object(&s.publication, key)
+		o = s.env.Delivery.Object(&s.publication, key)
 		s.pending[key] = o
 	}
 	known, exists := o.Known, o.Known != (checkpoint.Row{})
@@ -197,7 +183,7 @@ func (s *stream) enqueue(key string, d delivery.Delta) {
 		s.drop(&folded.Change)
 		return
 	}
-	s.session.delivery.Add(o)
+	s.env.Delivery.Add(o)
 }
 
 // remember moves the ledger to what was just published, or passed over; place says where the object's last event is.
@@ -213,7 +199,7 @@ func (s *stream) remember(key string, d *delivery.Delta, place checkpoint.Row) {
 func (s *stream) drop(c *source.Change) {
 	c.Body.Release()
 	c.Body = nil
-	s.session.budget.Release(c.Size, c.Listed)
+	s.env.Budget.Release(c.Size, c.Listed)
 	if c.Reason == source.ReasonResync && c.Listed {
 		s.resyncer.resync.room.Release(1)
 	}
@@ -265,7 +251,7 @@ func (s *listProgress) knownIdents(yield func(id source.Ident, current bool) boo
 		row, exists := s.known(key)
 		lacks := s.refusals.refused.Has(key)
 		s.mu.Unlock()
-		return !exists || row.Deleted || yield(ident(key, &row), !lacks)
+		return !exists || row.Deleted || yield(ledger.Ident(key, &row), !lacks)
 	}
 	for key := range s.ledger.All() {
 		if !tell(key) {
@@ -312,13 +298,4 @@ func (s *stream) newest() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reached(s.position())
-}
-
-// ident is the inverse of source.Ident.Key. Neither a namespace nor a name contains a slash.
-func ident(key string, row *checkpoint.Row) source.Ident {
-	namespace, name, found := strings.Cut(key, "/")
-	if !found {
-		namespace, name = "", key
-	}
-	return source.Ident{Namespace: namespace, Name: name, UID: row.UID, ResourceVersion: row.ResourceVersion}
 }

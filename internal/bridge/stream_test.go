@@ -82,7 +82,7 @@ func TestStream_reads_nothing_before_the_word_of_a_complete_snapshot(t *testing.
 		gate := log.hold()
 		r, s = startStream(t, log, store)
 		var asked atomic.Int64
-		r.cfg.Client = answeredBy(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		r.env.Client = answeredBy(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			asked.Add(1)
 			http.Error(w, "", http.StatusServiceUnavailable)
 		}))
@@ -304,7 +304,7 @@ func TestStream_has_every_place_checked(t *testing.T) {
 		}
 		r := start(t, log, &memoryStore{})
 		s := r.stream(&StreamSpec{Latest: c.latest})
-		s.session.cfg.Unfenced = c.unfenced
+		s.env.Checks = !c.unfenced
 		for _, v := range []string{"1", "2", "3"} {
 			send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 			r.settle()
@@ -370,7 +370,7 @@ func TestStream_changed_selectors_list_again_under_an_epoch_of_their_own(t *test
 	_ = first.stop()
 
 	second := start(t, log, store)
-	second.cfg.Client = clientOf(t, newAPIServer(t, 10))
+	second.env.Client = clientOf(t, newAPIServer(t, 10))
 	epoch := s.epoch
 	s = second.stream(&StreamSpec{LabelSelector: "app=x"})
 	_, _, ok := s.Resume()

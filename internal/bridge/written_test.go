@@ -28,7 +28,7 @@ func sendWritten(t *testing.T, s *stream, op source.Op, uid, version, at, manage
 		Op: op, Ident: source.Ident{Namespace: "default", Name: "a", UID: uid, ResourceVersion: version},
 		Body: body, Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: len(body.Bytes()),
 	})
-	s.session.settleNow(t)
+	settleNow(t, s)
 }
 
 // writersOf returns who wrote each event, by the log, from the n-th on: version and manager.

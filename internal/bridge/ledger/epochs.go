@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -69,6 +70,23 @@ func BeginEpoch(saved *checkpoint.Stream, epoch uint64, position string, why sou
 	saved.Announced, saved.Unannounced, saved.Replay = "", checkpoint.Snapshot{}, checkpoint.Replay{}
 	saved.Floors = nil
 	saved.Refused = WithoutVersions(saved.Refused)
+}
+
+// Retiring returns the state of a stream whose objects are being deleted in the log, under a number of its own.
+func Retiring(saved *checkpoint.Stream, epoch func() uint64, position, why string) checkpoint.Stream {
+	next := *saved
+	if saved.Retiring {
+		return next
+	}
+	next.Retiring, next.Epoch = true, epoch()
+	next.Unannounced = checkpoint.Snapshot{} // it would be announced under a number that is not its own
+	if next.Owes.List <= sequence.Reselect {
+		next.Owes = checkpoint.Owes{
+			List: sequence.Reselect, From: cmp.Or(saved.Owes.From, position, "0"), Cause: string(source.CauseSelection),
+			Message: why,
+		}
+	}
+	return next
 }
 
 // WithoutVersions returns refused objects without the versions that they had. They do not compare with those of another

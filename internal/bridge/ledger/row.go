@@ -3,6 +3,8 @@
 package ledger
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -69,4 +71,13 @@ func After(a, b string) bool {
 func Numeric(version string) uint64 {
 	n, _ := checkpoint.Number(version)
 	return n
+}
+
+// Ident is the inverse of source.Ident.Key. Neither a namespace nor a name contains a slash.
+func Ident(key string, row *checkpoint.Row) source.Ident {
+	namespace, name, found := strings.Cut(key, "/")
+	if !found {
+		namespace, name = "", key
+	}
+	return source.Ident{Namespace: namespace, Name: name, UID: row.UID, ResourceVersion: row.ResourceVersion}
 }
