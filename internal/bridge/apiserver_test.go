@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -206,7 +207,7 @@ func (b *bridge) session(t testing.TB) *session {
 }
 
 // only returns the pipeline's stream once it is open.
-func (b *bridge) only(t testing.TB) *stream {
+func (b *bridge) only(t testing.TB) *stream.Stream {
 	t.Helper()
 	must.Happen(t, "the stream", func() bool { return len(b.session(t).opened()) == 1 })
 	return b.session(t).opened()[0]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -152,7 +153,7 @@ func (r *reconciler) applyConfig(t *turn) {
 // due returns when a turn has to be complete, from now. There may be no turn.
 func (t *turning) due(now time.Time) time.Duration {
 	if t == nil {
-		return longestDoubt
+		return stream.LongestDoubt
 	}
 	return max(t.deadline.Sub(now), 0)
 }
@@ -187,7 +188,7 @@ func (r *reconciler) isTurning() bool {
 		}
 	}
 	for _, one := range t.stops {
-		if r.runs[one.name] == one {
+		if r.runs[one.Name] == one {
 			return true
 		}
 	}
@@ -240,8 +241,8 @@ func (p *session) respecify(specs []*StreamSpec) (gone, come []*StreamSpec) {
 // called before the next session opens anything.
 func (p *session) uncount(next []*StreamSpec) {
 	for _, s := range p.opened() {
-		if !slices.Contains(next, s.spec) {
-			s.account.Metrics.Drop()
+		if !slices.Contains(next, s.Spec) {
+			s.Figures.Metrics.Drop()
 		}
 	}
 }

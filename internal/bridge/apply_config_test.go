@@ -31,7 +31,7 @@ func begins(t *testing.T, api *apiServer, log *fakeLog, store checkpoint.Store) 
 		c.Drain, c.Streams = 5*time.Second, []StreamSpec{saying("it")}
 	})
 	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
-	must.Happen(t, "the watch", func() bool { return b.only(t).status.watching() })
+	must.Happen(t, "the watch", func() bool { return b.only(t).Status.Watching() })
 	return b
 }
 
@@ -54,7 +54,7 @@ func TestRespecify_goes_on_where_an_entry_is_read_in_another_way(t *testing.T) {
 		api.add(2)
 		b.Respecify(t.Context(), []StreamSpec{saying(fmt.Sprintf("it, in way %d", round))})
 		must.Happen(t, "what came meanwhile", func() bool { return len(log.lines()) == 4+2*round })
-		assert.Equal(t, fmt.Sprintf("it, in way %d", round), b.only(t).spec.Says)
+		assert.Equal(t, fmt.Sprintf("it, in way %d", round), b.only(t).Spec.Says)
 	}
 	assert.Same(t, session, b.session(t), "it is another session")
 	for _, line := range log.lines()[2:] {
@@ -94,13 +94,13 @@ func TestRespecify_goes_on_from_the_checkpoint_where_the_broker_is_away(t *testi
 	gate := log.hold()
 	session, stream := b.session(t), b.only(t)
 	api.add(5)
-	must.Happen(t, "the events", func() bool { return stream.tracker.Pending() == 5 })
+	must.Happen(t, "the events", func() bool { return stream.Tracker.Pending() == 5 })
 	b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
 	must.Happen(t, "the next session", func() bool { return b.session(t) != session })
 	log.set(func() { log.gate = nil })
 	close(gate)
 	must.Happen(t, "the events", func() bool { return len(log.lines()) == 7 })
-	assert.Equal(t, "another thing", b.only(t).spec.Says)
+	assert.Equal(t, "another thing", b.only(t).Spec.Says)
 	require.NoError(t, b.stop())
 	all := strings.Join(log.lines(), "\n")
 	assert.Equal(t, 5, strings.Count(all, "added"), "the log has\n%s", all)
@@ -132,7 +132,7 @@ func TestRespecify_forgets_what_was_counted_of_what_goes(t *testing.T) {
 				session.cfg.Drain = 50 * time.Millisecond
 				log.set(func() { log.gate = gate })
 				api.add(1)
-				must.Happen(t, "the event", func() bool { return stream.tracker.Pending() == 1 })
+				must.Happen(t, "the event", func() bool { return stream.Tracker.Pending() == 1 })
 			}
 			b.Respecify(t.Context(), nil)
 			must.Happen(t, "the session", func() bool { return (b.session(t) != session) == away })
@@ -153,7 +153,7 @@ func TestRespecify_forgets_what_was_counted_where_the_session_ends_by_itself(t *
 			session, stream, gate := b.session(t), b.only(t), make(chan struct{})
 			log.set(func() { log.gate = gate })
 			api.add(1)
-			must.Happen(t, "the event", func() bool { return stream.tracker.Pending() == 1 })
+			must.Happen(t, "the event", func() bool { return stream.Tracker.Pending() == 1 })
 			respecified := make(chan struct{})
 			respecify := func() {
 				defer close(respecified)
@@ -208,20 +208,20 @@ func TestRespecify_has_wildcards_yield_and_take_again(t *testing.T) {
 	wildcard := saying("all")
 	wildcard.Resource, wildcard.Wildcard = "*", &Wildcard{All: true}
 	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.Streams = []StreamSpec{wildcard} })
-	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 && b.only(t).status.watching() })
+	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 && b.only(t).Status.Watching() })
 	session := b.session(t)
 	for round := range 3 {
 		b.Respecify(t.Context(), []StreamSpec{wildcard, saying("it")})
 		must.Happen(t, "the name's stream", func() bool {
 			return len(session.opened()) == 1 &&
-				session.opened()[0].spec.Wildcard == nil
+				session.opened()[0].Spec.Wildcard == nil
 		})
 		api.add(1)
 		must.Happen(t, "what comes by the name", func() bool { return len(log.lines()) == 3+2*round })
 		b.Respecify(t.Context(), []StreamSpec{wildcard})
 		must.Happen(t, "the wildcard's stream", func() bool {
 			return len(session.opened()) == 1 &&
-				session.opened()[0].spec.Wildcard != nil
+				session.opened()[0].Spec.Wildcard != nil
 		})
 		api.add(1)
 		must.Happen(t, "what comes by the wildcard", func() bool { return len(log.lines()) == 4+2*round })
@@ -256,13 +256,13 @@ func TestRespecify_leaves_the_drain_of_a_stop_as_it_is(t *testing.T) {
 	gate := log.hold()
 	session, stream := b.session(t), b.only(t)
 	api.add(5)
-	must.Happen(t, "the events", func() bool { return stream.tracker.Pending() == 5 })
+	must.Happen(t, "the events", func() bool { return stream.Tracker.Pending() == 5 })
 	respecified := make(chan struct{})
 	go func() {
 		defer close(respecified)
 		b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
 	}()
-	must.Happen(t, "the turn", func() bool { return session.specs()[0] != stream.spec })
+	must.Happen(t, "the turn", func() bool { return session.specs()[0] != stream.Spec })
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
 	select {
@@ -286,7 +286,7 @@ func TestRespecify_gives_what_comes_the_number_of_the_term(t *testing.T) {
 		c.Streams, c.Term = []StreamSpec{saying("it")}, &Term{Number: 7, Held: t.Context()}
 	})
 	must.Happen(t, "the snapshot", func() bool { return len(log.lines()) == 2 })
-	must.Happen(t, "the watch", func() bool { return b.only(t).status.watching() })
+	must.Happen(t, "the watch", func() bool { return b.only(t).Status.Watching() })
 	b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
 	api.add(1)
 	must.Happen(t, "what comes", func() bool { return len(log.lines()) == 3 })

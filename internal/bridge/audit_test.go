@@ -22,12 +22,12 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 	api.add(3)
 	b := runBridge(t, api, log, store, func(c *Config) { c.Audit = 20 * time.Millisecond })
 	s := b.only(t)
-	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "4" })
+	must.Happen(t, "the watch", func() bool { return s.Status.Watching() && s.Safe() == "4" })
 	must.Happen(t, "an audit", func() bool { return value(t, b.registry, "audits_total") > 0 })
 	require.EqualValues(t, 0, value(t, b.registry, "audit_differences_total"), "objects differ where all is well")
-	s.mu.Lock()
-	s.ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
-	s.mu.Unlock()
+	s.Mu.Lock()
+	s.Ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
+	s.Mu.Unlock()
 	must.Happen(t, "the ghost's end", func() bool {
 		return slices.Contains(log.lines(),
 			"deleted default/ghost u 2 relist")
@@ -40,12 +40,12 @@ func TestAudit_finds_what_the_log_has_and_does_not_exist(t *testing.T) {
 func TestAudit_finds_a_state_of_another_history(t *testing.T) {
 	_, _, s := startNew(t, nil)
 	snapshot(t, s, "10", "a u1 5")
-	row, _ := s.ledger.Get("default/a")
+	row, _ := s.Ledger.Get("default/a")
 	row.Written = 1000
-	s.ledger.Put("default/a", row)
+	s.Ledger.Put("default/a", row)
 	for written, agrees := range map[int64]bool{1000: true, 0: true, 1001: false} {
 		id := ledger.Ident("default/a", &row)
-		assert.Equal(t, agrees, s.auditor.agrees("default/a", &id, written, "10"), "written at %d", written)
+		assert.Equal(t, agrees, s.Auditor.Agrees("default/a", &id, written, "10"), "written at %d", written)
 	}
 }
 
@@ -54,16 +54,16 @@ func TestAudit_that_finds_something_distrusts_the_position(t *testing.T) {
 	api.add(3)
 	b := runBridge(t, api, log, store, func(c *Config) { c.Audit = 20 * time.Millisecond })
 	s := b.only(t)
-	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "4" })
+	must.Happen(t, "the watch", func() bool { return s.Status.Watching() && s.Safe() == "4" })
 	gate := log.hold()
-	s.mu.Lock()
-	s.ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
-	s.mu.Unlock()
+	s.Mu.Lock()
+	s.Ledger.Put("default/ghost", checkpoint.Row{UID: "u", ResourceVersion: "2"})
+	s.Mu.Unlock()
 	must.Happen(t, "the list", func() bool { return value(t, b.registry, "relists_total") == 1 })
-	assert.Empty(t, s.safe(), "the stream is safe, and the log has what does not exist")
-	assert.Equal(t, "4", s.tracker.Position(), "the stream is safe, and the log has what does not exist")
+	assert.Empty(t, s.Safe(), "the stream is safe, and the log has what does not exist")
+	assert.Equal(t, "4", s.Tracker.Position(), "the stream is safe, and the log has what does not exist")
 	close(gate)
-	must.Happen(t, "the end of the list", func() bool { return s.safe() == "4" })
+	must.Happen(t, "the end of the list", func() bool { return s.Safe() == "4" })
 	require.NoError(t, b.stop())
 }
 
@@ -72,20 +72,20 @@ func TestAudit_asks_for_no_second_list(t *testing.T) {
 	_, _, s := startNew(t, nil)
 	snapshot(t, s, "10", "a u1 5")
 	why := source.Why{Cause: source.CauseAudit, Message: "objects differ"}
-	s.epochs.askForList(why)
-	s.epochs.askForList(why)
-	require.Len(t, s.epochs.again, 1)
+	s.Epochs.AskForList(why)
+	s.Epochs.AskForList(why)
+	require.Len(t, s.Epochs.Again, 1)
 	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Cause: source.CauseExpired}})
-	require.Empty(t, s.epochs.again, "the list that has begun is asked for")
-	s.epochs.askForList(why)
-	require.Empty(t, s.epochs.again, "another list is asked for")
+	require.Empty(t, s.Epochs.Again, "the list that has begun is asked for")
+	s.Epochs.AskForList(why)
+	require.Empty(t, s.Epochs.Again, "another list is asked for")
 }
 
 func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
 	b := runBridge(t, api, log, store, func(c *Config) { c.Audit = time.Millisecond })
 	s := b.only(t)
-	must.Happen(t, "the watch", func() bool { return s.status.watching() })
+	must.Happen(t, "the watch", func() bool { return s.Status.Watching() })
 	for n := range 200 {
 		api.add(1)
 		must.Happen(t, "an audit", func() bool { return value(t, b.registry, "audits_total") >= float64(n)/20 })
@@ -99,15 +99,15 @@ func TestAudit_times_are_the_same_for_all_processes_and_spread_over_streams(t *t
 	const every = 24 * time.Hour
 	_, _, s := startNew(t, nil)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	wait := s.auditor.untilAudit(now, every)
+	wait := s.Auditor.UntilAudit(now, every)
 	require.True(t, wait > 0 && wait <= every, "the first audit is in %v", wait)
-	later := s.auditor.untilAudit(now.Add(time.Nanosecond), every)
+	later := s.Auditor.UntilAudit(now.Add(time.Nanosecond), every)
 	assert.Equal(t, wait-time.Nanosecond, later, "another process audits at another time")
-	assert.Equal(t, every, s.auditor.untilAudit(now.Add(wait), every), "two audits are not one interval apart")
+	assert.Equal(t, every, s.Auditor.UntilAudit(now.Add(wait), every), "two audits are not one interval apart")
 	times := map[time.Duration]bool{}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		s.name = name
-		times[s.auditor.untilAudit(now, every).Truncate(time.Minute)] = true
+		s.Name = name
+		times[s.Auditor.UntilAudit(now, every).Truncate(time.Minute)] = true
 	}
 	assert.Len(t, times, 4, "streams are audited together")
 }
@@ -117,17 +117,17 @@ func TestState_a_failure_is_over_whatever_session_it_began_in(t *testing.T) {
 	r := start(t, newFakeLog(), &memoryStore{})
 	spec := &StreamSpec{}
 	s := r.stream(spec)
-	s.status.State(source.Waiting, errors.New("away"))
+	s.Status.State(source.Waiting, errors.New("away"))
 	next := newSession(&r.pipeline.cfg, newFakeLog())
 	defer next.delivery.ShutDown()
 	next.state, next.incidents = r.state, r.incidents
 	s = must.Get(next.open(spec, source.Stream{Resource: configMaps}))(t)
-	s.status.State(source.Listing, nil)
-	assert.True(t, s.account.Incidents.Past().Cleared.IsZero(), "the failure is over before the stream watches")
-	s.status.State(source.Watching, nil)
-	past := s.account.Incidents.Past()
+	s.Status.State(source.Listing, nil)
+	assert.True(t, s.Figures.Incidents.Past().Cleared.IsZero(), "the failure is over before the stream watches")
+	s.Status.State(source.Watching, nil)
+	past := s.Figures.Incidents.Past()
 	require.Error(t, past.Failure.Err, "the stream watches, and its past is %+v", past)
 	require.False(t, past.Cleared.IsZero(), "the stream watches, and its past is %+v", past)
-	s.status.State(source.Watching, nil)
-	assert.Equal(t, past.Cleared, s.account.Incidents.Past().Cleared, "the failure is over twice")
+	s.Status.State(source.Watching, nil)
+	assert.Equal(t, past.Cleared, s.Figures.Incidents.Past().Cleared, "the failure is over twice")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -193,7 +194,7 @@ func BenchmarkCommit(b *testing.B) {
 			defer p.delivery.ShutDown()
 			p.delivery.Publisher, p.state = to, &checkpoint.State{}
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}
-			all := make([]*stream, streams)
+			all := make([]*stream.Stream, streams)
 			for i := range all {
 				all[i] = must.Get(p.open(spec, source.Stream{Resource: configMaps, Namespace: fmt.Sprint("n", i)}))(b)
 			}
@@ -223,8 +224,8 @@ func atRest(tb testing.TB, n int) float64 {
 	s := b.only(tb)
 	settled := func(objects int) {
 		must.Happen(tb, "the objects", func() bool {
-			return s.ledger.Len() == objects && s.tracker.Pending() == 0 &&
-				s.status.watching()
+			return s.Ledger.Len() == objects && s.Tracker.Pending() == 0 &&
+				s.Status.Watching()
 		})
 	}
 	settled(0)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -146,7 +147,7 @@ func (p *session) commit(ctx context.Context) error {
 }
 
 // batch collects what the streams have to save.
-func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
+func (p *session) batch(streams []*stream.Stream) (b *checkpoint.Batch, changed bool) {
 	b = &checkpoint.Batch{
 		Identity: p.cfg.Identity, Streams: map[string]checkpoint.Stream{},
 		Put: map[string]map[string]checkpoint.Row{}, Drop: map[string][]string{},
@@ -156,11 +157,11 @@ func (p *session) batch(streams []*stream) (b *checkpoint.Batch, changed bool) {
 	for _, s := range streams {
 		at, other, put, drop := s.Changes()
 		if other {
-			b.Streams[s.name] = at
+			b.Streams[s.Name] = at
 			changed = true
 		}
 		if len(put)+len(drop) > 0 {
-			b.Put[s.name], b.Drop[s.name], changed = put, drop, true
+			b.Put[s.Name], b.Drop[s.Name], changed = put, drop, true
 		}
 	}
 	return b, changed
@@ -199,6 +200,6 @@ func (p *session) lastCommit(ctx context.Context) error {
 // sample has every stream take one.
 func (p *session) sample(now time.Time) {
 	for _, s := range p.opened() {
-		s.account.Rate.Sample(s.account.Metrics.Total(), now)
+		s.Figures.Rate.Sample(s.Figures.Metrics.Total(), now)
 	}
 }

@@ -12,7 +12,7 @@
 //
 //   - The ledger may be behind the log by what a dead process published in its last second. So whether a change is
 //     an addition, an update, or an object that took another's name is decided when it is published, after the
-//     broker's check has taught the ledger (stream.classify). A deletion that a list concluded is one of whatever
+//     broker's check has taught the ledger (Due of stream.Publication). A deletion that a list concluded is one of whatever
 //     the log has as existing under the name.
 //   - A list is never behind the log. If the log has something newer than a listed object, versions do not compare
 //     any more, because etcd was restored or the cluster rebuilt. Nothing more of that list is published. The stream
@@ -36,7 +36,7 @@
 //     second way to recover.
 //   - A resync publishes what the ledger has at that moment. The version of its list says nothing of what is under
 //     way. So a listed object counts only if its row is exactly that state, when it is queued and when it is
-//     published. Otherwise something newer is under way, or in the log (stream.republishOne, stream.classify). Its
+//     published. Otherwise something newer is under way, or in the log (see stream). Its
 //     ticket has no version, so a list that begins waits for it, and the position does not.
 //   - What is not published is known. A change that a filter leaves out moves its row, as a snapshot that is never
 //     published does.

@@ -16,19 +16,20 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // beginHistory notes the begin or the end of a list, which must show that etcd was restored, and begins another
 // history, as the source does.
-func beginHistory(t *testing.T, s *stream, kind source.ProgressKind, version string) {
+func beginHistory(t *testing.T, s *stream.Stream, kind source.ProgressKind, version string) {
 	t.Helper()
 	ctx := must.Within(t, time.Minute)
 	err := s.Note(ctx, source.Progress{Kind: kind, Version: version, Seen: time.Now()})
 	var rewound *source.RewoundError
 	require.True(t, errors.As(err, &rewound), "noting %v: %v, want a history that was rewound", kind, err)
-	require.NoError(t, s.epochs.renew(ctx, rewound))
+	require.NoError(t, s.Epochs.Renew(ctx, rewound))
 }
 
 // gapData is what the last gap says.
@@ -60,7 +61,7 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 		send(t, s, source.Deleted, "b", "u2", "20", source.ReasonWatch)
 		r.settle()
 		// The place turns out to be another one.
-		s.ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Epoch: s.epoch, Version: 7, Sequence: 1})
+		s.Ledger.Put("default/c", checkpoint.Row{UID: "u3", ResourceVersion: "7", Epoch: s.Epoch, Version: 7, Sequence: 1})
 		gate := log.hold()
 		send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch)
 		must.Happen(t, "the first event to be under way", func() bool { return underWay(s) })
@@ -98,12 +99,12 @@ func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 	s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
 		source.Stream{Resource: configMaps})
 	require.NoError(t, err)
-	s.ledger.Put("default/a", checkpoint.Row{UID: "u1", ResourceVersion: "5"})
+	s.Ledger.Put("default/a", checkpoint.Row{UID: "u1", ResourceVersion: "5"})
 	send(t, s, source.Added, "a", "u2", "20", source.ReasonRelist)
-	s.epochs.mismatch = &source.RewoundError{}
+	s.Epochs.Mismatch = &source.RewoundError{}
 	p.delivery.Next(t.Context())
 	assert.Equal(t, 0, p.delivery.Len(), "objects are in the queue")
-	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
+	assert.Equal(t, 0, s.Tracker.Pending(), "tickets are open")
 }
 
 // Etcd was restored under an open watch. The log has the object as deleted; whether the ledger has, is a matter of
@@ -119,7 +120,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 				require.NoError(t, r.save(t.Context()))
 			}
 			log.forgetIDs()
-			after := func(s *stream) {
+			after := func(s *stream.Stream) {
 				send(t, s, source.Updated, "a", "u1", "30", source.ReasonWatch)
 				send(t, s, source.Updated, "b", "u2", "31", source.ReasonWatch)
 				send(t, s, source.Deleted, "a", "u1", "40", source.ReasonWatch)
@@ -128,10 +129,10 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			after(s)
 			r.settle()
 			require.NoError(t, r.save(t.Context()))
-			if row, _ := s.ledger.Get("default/a"); !row.Deleted {
+			if row, _ := s.Ledger.Get("default/a"); !row.Deleted {
 				t.Errorf("known %v: the ledger does not know any more what is left to the next history", known)
 			}
-			assert.Equal(t, 1, len(s.epochs.again), "no list is asked for")
+			assert.Equal(t, 1, len(s.Epochs.Again), "no list is asked for")
 			if crash {
 				_ = r.stop()
 				r, s = startStream(t, log, store)
@@ -142,7 +143,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 				r.settle()
 			}
 			beginHistory(t, s, source.Gap, "60")
-			assert.Equal(t, 0, len(s.epochs.again), "a list is asked for that is made")
+			assert.Equal(t, 0, len(s.Epochs.Again), "a list is asked for that is made")
 			snapshot(t, s, "60", "b u2 31")
 			r.settle()
 			checkOnce(t, log)
@@ -161,7 +162,7 @@ func TestStream_a_uid_dies_once_also_where_only_the_log_knows(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 	r.settle()
-	s.ledger.Prune("30")
+	s.Ledger.Prune("30")
 	log.forgetIDs()
 	send(t, s, source.Deleted, "a", "u1", "40", source.ReasonWatch)
 	r.settle()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -41,7 +42,7 @@ func (l forgetfulLog) Publish(ctx context.Context, m *sink.Message, done sink.Do
 }
 
 // bury ends a stream of a resource that does not exist any more.
-func (r *rig) bury(ctx context.Context, s *stream) error {
+func (r *rig) bury(ctx context.Context, s *stream.Stream) error {
 	return r.retire(ctx, ctx, s, always(source.ReasonRelist), "a test")
 }
 
@@ -69,7 +70,7 @@ func TestEnded_stream_that_a_restoration_brings_back_takes_a_new_epoch(t *testin
 			a = r.of(configMaps)
 			snapshot(t, a, "1000", "x u1 5")
 			r.settle()
-			assert.Greater(t, a.saved.Epoch, b.saved.Epoch, "the epoch of a stream that comes back")
+			assert.Greater(t, a.Saved.Epoch, b.Saved.Epoch, "the epoch of a stream that comes back")
 			checkOnce(t, log)
 			r.stopSaved()
 		}
@@ -89,7 +90,7 @@ func TestEnded_streams_leave_nothing_in_the_checkpoint(t *testing.T) {
 	r.settle()
 	require.NoError(t, r.bury(t.Context(), a))
 	require.NoError(t, r.save(t.Context()))
-	kept, any := store.state.Streams[a.name]
+	kept, any := store.state.Streams[a.Name]
 	assert.False(t, any, "the store keeps %+v", kept)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -32,7 +33,7 @@ var (
 	}
 )
 
-func (r *rig) of(resource source.Resource) *stream {
+func (r *rig) of(resource source.Resource) *stream.Stream {
 	r.t.Helper()
 	s, err := r.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}},
 		source.Stream{Resource: resource})
@@ -41,11 +42,11 @@ func (r *rig) of(resource source.Resource) *stream {
 }
 
 // rewind lets a stream find out that etcd was restored, and begin another history.
-func rewind(t *testing.T, s *stream, version string) {
+func rewind(t *testing.T, s *stream.Stream, version string) {
 	t.Helper()
-	s.mu.Lock()
-	s.epochs.revoke(&source.Change{Ident: source.Ident{Name: "witness", ResourceVersion: "1"}, Listed: true}, "2")
-	s.mu.Unlock()
+	s.Mu.Lock()
+	s.Epochs.Revoke(&source.Change{Ident: source.Ident{Name: "witness", ResourceVersion: "1"}, Listed: true}, "2")
+	s.Mu.Unlock()
 	beginHistory(t, s, source.Gap, version)
 }
 
@@ -63,7 +64,7 @@ func TestEpoch_that_one_stream_begins_is_that_of_all(t *testing.T) {
 
 	rewind(t, b, "1000")
 	require.NoError(t, r.save(t.Context()))
-	first := b.epoch
+	first := b.Epoch
 	for name, saved := range store.state.Streams {
 		assert.Equal(t, first, saved.Epoch, "the store says of %s", name)
 		assert.Equal(t, sequence.Republish, saved.Owes.List, "the store says of %s", name)
@@ -71,25 +72,25 @@ func TestEpoch_that_one_stream_begins_is_that_of_all(t *testing.T) {
 	}
 	snapshot(t, b, "1000", "y u9 6")
 	select {
-	case why := <-a.epochs.again:
+	case why := <-a.Epochs.Again:
 		assert.Equal(t, source.CauseRestored, why.Cause)
 	default:
 		t.Error("the other stream is not asked to list")
 	}
 	note(t, a, source.Progress{Kind: source.Recovering, Version: "900", Why: source.Why{Message: "expired"}})
 	beginHistory(t, a, source.Gap, "1000")
-	assert.Equal(t, (reader.Owed{}), a.lists.owed(), "a list is owed that does not compare")
+	assert.Equal(t, (reader.Owed{}), a.Lists.Owed(), "a list is owed that does not compare")
 	snapshot(t, a, "1000", "x u1 900")
 	send(t, a, source.Deleted, "x", "u1", "1001", source.ReasonWatch)
 	r.settle()
 	checkOnce(t, log)
-	assert.Equal(t, first, a.saved.Epoch, "after one restoration")
-	assert.NoError(t, b.epochs.mismatched(), "the one that was told tells the one that has found out")
+	assert.Equal(t, first, a.Saved.Epoch, "after one restoration")
+	assert.NoError(t, b.Epochs.Mismatched(), "the one that was told tells the one that has found out")
 	assert.Contains(t, log.lines(), "deleted default/x u2 21 relist", "the log")
 
 	rewind(t, a, "2000") // the next one
-	assert.Error(t, b.epochs.mismatched(), "the second restoration is not told")
-	assert.Greater(t, a.epoch, first)
+	assert.Error(t, b.Epochs.Mismatched(), "the second restoration is not told")
+	assert.Greater(t, a.Epoch, first)
 }
 
 // The version was given once more, to another write.
@@ -116,7 +117,7 @@ func TestEpoch_begins_where_the_object_of_a_version_was_written_at_another_time(
 			_, s = startStream(t, log, store) // the time is stored
 			note(t, s, source.Progress{Kind: source.Gap, Version: "20"})
 			show(t, s, c.second)
-			cause := s.epochs.mismatched()
+			cause := s.Epochs.Mismatched()
 			require.Equal(t, c.rewound, cause != nil, "%v", cause)
 			if c.rewound {
 				assert.ErrorContains(t, cause,
@@ -134,23 +135,23 @@ func TestResync_finds_a_state_that_was_written_at_another_time(t *testing.T) {
 		note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "10"})
 		show(t, s, nine)
 		note(t, s, source.Progress{Kind: source.Listed, Version: "10", Objects: 1})
-		s.status.State(source.Watching, nil)
+		s.Status.State(source.Watching, nil)
 		api := &lister{objects: []string{"a u1 5 " + written}}
 		_, err := kube.Current(t.Context(), api.client(t), s.At(), func(item *kube.Item) error {
-			queued, err := s.resyncer.republishOne(t.Context(), item.Ident, item, 7, rate.NewLimiter(rate.Inf, 1))
+			queued, err := s.Resyncer.RepublishOne(t.Context(), item.Ident, item, 7, rate.NewLimiter(rate.Inf, 1))
 			assert.Equal(t, same, queued, "published again")
 			if !queued {
-				s.resyncer.coming(item, s.epoch)
+				s.Resyncer.Coming(item, s.Epoch)
 			}
 			return err
 		})
 		require.NoError(t, err)
-		assert.Equal(t, same, s.epochs.mismatched() == nil, "it compares")
+		assert.Equal(t, same, s.Epochs.Mismatched() == nil, "it compares")
 	}
 }
 
 // show has a list show an object at version 5, which was written at a time.
-func show(t *testing.T, s *stream, written string) {
+func show(t *testing.T, s *stream.Stream, written string) {
 	t.Helper()
 	metadata := `"name":"a","namespace":"default","uid":"u1","resourceVersion":"5"`
 	if written != "" {
@@ -178,7 +179,7 @@ func TestEpoch_begins_in_the_middle_of_a_list_when_another_stream_has_seen_it(t 
 	if slices.ContainsFunc(log.lines(), func(line string) bool { return strings.Contains(line, "default/z") }) {
 		t.Errorf("what was listed after that is published: %q", log.lines())
 	}
-	assert.NoError(t, idle.epochs.mismatched(), "a stream that has published nothing")
+	assert.NoError(t, idle.Epochs.Mismatched(), "a stream that has published nothing")
 }
 
 // What another API server has lost says nothing of the rest. Events may have an etcd of their own.
@@ -195,12 +196,12 @@ func TestEpoch_of_a_stream_with_versions_of_its_own_is_not_told(t *testing.T) {
 		snapshot(t, other, "10", "y u9 6")
 		rewind(t, other, "1000")
 		snapshot(t, other, "1000", "y u9 6")
-		assert.NoError(t, a.epochs.mismatched(), "%s", cause)
-		assert.Greater(t, other.epoch, a.epoch, "%s", cause)
+		assert.NoError(t, a.Epochs.Mismatched(), "%s", cause)
+		assert.Greater(t, other.Epoch, a.Epoch, "%s", cause)
 		rewind(t, a, "1000")
-		assert.NoError(t, other.epochs.mismatched(), "%s: the restoration that it has found out itself", cause)
+		assert.NoError(t, other.Epochs.Mismatched(), "%s: the restoration that it has found out itself", cause)
 		rewind(t, a, "2000")
-		assert.Error(t, other.epochs.mismatched(), "%s: it is not told of the next restoration", cause)
+		assert.Error(t, other.Epochs.Mismatched(), "%s: it is not told of the next restoration", cause)
 	}
 }
 
@@ -220,12 +221,12 @@ func TestEpoch_holds_after_a_crash(t *testing.T) {
 	assert.Equal(t, "restored", store.state.Streams["configmaps.v1"].Owes.Cause, "of a stream that does not run")
 
 	r = start(t, log, store)
-	for _, s := range []*stream{r.of(configMaps), r.of(secrets)} {
-		assert.Equal(t, b.epoch, s.epoch, "stream %s", s.name)
-		assert.Equal(t, b.epoch, s.since.Load(), "stream %s", s.name)
-		assert.Equal(t, "10", s.saved.Owes.From, "stream %s", s.name)
+	for _, s := range []*stream.Stream{r.of(configMaps), r.of(secrets)} {
+		assert.Equal(t, b.Epoch, s.Epoch, "stream %s", s.Name)
+		assert.Equal(t, b.Epoch, s.Since.Load(), "stream %s", s.Name)
+		assert.Equal(t, "10", s.Saved.Owes.From, "stream %s", s.Name)
 		_, _, ok := s.Resume()
-		assert.False(t, ok, "stream %s resumes", s.name)
+		assert.False(t, ok, "stream %s resumes", s.Name)
 	}
 }
 
@@ -270,7 +271,7 @@ func TestEpoch_is_greater_than_all_that_were_given(t *testing.T) {
 	store := &memoryStore{}
 	store.state.Log.Given = given
 	_, s := startStream(t, newReadableLog(), store)
-	assert.Greater(t, s.epoch, uint64(given))
+	assert.Greater(t, s.Epoch, uint64(given))
 }
 
 // Another stream has begun an epoch, in which this one is about to list. What its watch shows until then is of before.
@@ -280,9 +281,9 @@ func TestEpoch_of_a_change_is_that_of_its_stream(t *testing.T) {
 	a, b := r.of(configMaps), r.of(secrets)
 	snapshot(t, a, "10", "x u1 5")
 	snapshot(t, b, "10", "y u9 6")
-	before := a.epoch
+	before := a.Epoch
 	rewind(t, b, "1000")
-	require.Greater(t, a.saved.Epoch, before)
+	require.Greater(t, a.Saved.Epoch, before)
 	send(t, a, source.Added, "z", "u2", "30", source.ReasonWatch)
 	r.settle()
 	last := must.Get(encode.StateOf(&log.log[len(log.log)-1]))(t)
@@ -293,35 +294,35 @@ func TestEpoch_of_a_change_is_that_of_its_stream(t *testing.T) {
 func TestEpoch_of_a_stream_that_resumes_is_not_less_than_that_of_a_row(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5")
 	r.stopSaved()
-	row := store.state.Rows[s.name]["default/a"]
+	row := store.state.Rows[s.Name]["default/a"]
 	row.Epoch += 5
-	store.state.Rows[s.name]["default/a"] = row
+	store.state.Rows[s.Name]["default/a"] = row
 	_, s = startStream(t, log, store)
-	assert.Equal(t, row.Epoch, s.epoch)
-	assert.Equal(t, row.Epoch, s.saved.Epoch)
+	assert.Equal(t, row.Epoch, s.Epoch)
+	assert.Equal(t, row.Epoch, s.Saved.Epoch)
 }
 
 func TestEpoch_of_a_selection_that_stays_is_the_same(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5")
 	r.stopSaved()
-	before := s.epoch
+	before := s.Epoch
 	_, s = startStream(t, log, store)
-	assert.Equal(t, before, s.epoch)
+	assert.Equal(t, before, s.Epoch)
 	version, _, ok := s.Resume()
 	assert.True(t, ok && version == "10", "it resumes at %q", version)
 }
 
 func TestStream_counts_versions_that_are_no_numbers(t *testing.T) {
 	_, _, s := startNew(t, nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	x := &checkpoint.Row{ResourceVersion: "x", Version: 1}
-	assert.EqualValues(t, 1, s.number("x", nil))
-	assert.EqualValues(t, 2, s.number("y", x))
-	assert.EqualValues(t, 1, s.number("x", x), "the row has it")
-	assert.EqualValues(t, 7, s.number("7", x), "it is a number")
-	ledger.BeginEpoch(&s.saved, s.epoch+1, "", source.Why{})
-	assert.EqualValues(t, 3, s.number("z", nil), "in another epoch")
+	assert.EqualValues(t, 1, s.Number("x", nil))
+	assert.EqualValues(t, 2, s.Number("y", x))
+	assert.EqualValues(t, 1, s.Number("x", x), "the row has it")
+	assert.EqualValues(t, 7, s.Number("7", x), "it is a number")
+	ledger.BeginEpoch(&s.Saved, s.Epoch+1, "", source.Why{})
+	assert.EqualValues(t, 3, s.Number("z", nil), "in another epoch")
 }
 
 // announcing is a log whose writer announces an epoch before it writes.
@@ -372,7 +373,7 @@ func TestEpoch_that_another_stream_begins_leaves_the_ends_of_one_that_retires(t 
 	retires, err := r.openRetiring(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, goes.Stream,
 		why)
 	require.NoError(t, err)
-	stays.epochs.beginEpoch(&source.RewoundError{Stream: stays.name, Position: "100", Server: "70"})
+	stays.Epochs.BeginEpoch(&source.RewoundError{Stream: stays.Name, Position: "100", Server: "70"})
 	require.NoError(t, r.retire(t.Context(), t.Context(), retires, always(source.ReasonDeselected), why))
 	assert.Contains(t, strings.Join(log.lines(), "\n"), "deleted default/y u9")
 	require.NoError(t, r.stop())

@@ -53,11 +53,11 @@ func TestFilter_what_is_not_published_moves_the_position_and_is_known(t *testing
 	snapshot(t, s, "10", "a u1 5")
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()
-	if got := s.tracker.Position(); got != "10" { // the version before the last: another change may share that
+	if got := s.Tracker.Position(); got != "10" { // the version before the last: another change may share that
 		t.Errorf("the position is %s", got)
 	}
-	row, _ := s.ledger.Get("default/b")
-	assert.True(t, row.ResourceVersion == "11" && s.ledger.Len() == 2, "known is %+v of %d", row, s.ledger.Len())
+	row, _ := s.Ledger.Get("default/b")
+	assert.True(t, row.ResourceVersion == "11" && s.Ledger.Len() == 2, "known is %+v of %d", row, s.Ledger.Len())
 	send(t, s, source.Updated, "b", "u2", "12", source.ReasonWatch)
 	send(t, s, source.Deleted, "b", "u2", "13", source.ReasonWatch)
 	r.settle()
@@ -146,7 +146,7 @@ func TestFilter_publishes_what_is_repaired(t *testing.T) {
 	r := start(t, newFakeLog(), &memoryStore{})
 	s := r.stream(tens())
 	row := checkpoint.Row{UID: "u1", ResourceVersion: "10", Epoch: 1, Version: 10}
-	_, row.Digest, _ = s.spec.Filter.Filter(&source.Change{
+	_, row.Digest, _ = s.Spec.Filter.Filter(&source.Change{
 		Op:    source.Added,
 		Ident: source.Ident{UID: "u1", ResourceVersion: "10"},
 	}, [16]byte{}, nil)
@@ -155,11 +155,11 @@ func TestFilter_publishes_what_is_repaired(t *testing.T) {
 		since uint64
 		want  bool
 	}{{0, 0, true}, {1, 0, false}, {0, 2, false}} {
-		s.since.Store(c.since)
+		s.Since.Store(c.since)
 		a := &delivery.Attempt{Delta: delivery.Delta{Change: source.Change{
 			Op: source.Updated, Ident: source.Ident{UID: "u1", ResourceVersion: "11"}, Again: c.again,
 		}}}
-		assert.Equal(t, c.want, s.publication.filtered(a, row), "%+v: whether it is left out", c)
+		assert.Equal(t, c.want, s.Publication.Filtered(a, row), "%+v: whether it is left out", c)
 	}
 }
 
@@ -168,8 +168,8 @@ func TestFilter_publishes_what_a_new_epoch_shows_first(t *testing.T) {
 	log, r, s := startNew(t, tens())
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	r.settle()
-	s.epoch++
-	s.since.Store(s.epoch)
+	s.Epoch++
+	s.Since.Store(s.Epoch)
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	r.settle()
@@ -196,7 +196,7 @@ func TestFilter_what_it_let_through_stays_so_whatever_the_log_has(t *testing.T) 
 	send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
-	s.ledger.Prune("12")
+	s.Ledger.Prune("12")
 	send(t, s, source.Added, "a", "u1", "13", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "14", source.ReasonWatch)
 	r.settle()
@@ -238,7 +238,7 @@ func TestFilter_that_fails_publishes_or_drops(t *testing.T) {
 		log := newFakeLog()
 		r := start(t, log, &memoryStore{})
 		s, said := r.stream(&StreamSpec{Filter: reason}), &testlog.Text{}
-		s.env.Log = said.Logger()
+		s.Env.Log = said.Logger()
 		send(t, s, source.Added, "a", "u1", "10", source.ReasonWatch)
 		r.settle()
 		expect(t, log.lines(), want...)

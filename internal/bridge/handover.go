@@ -234,11 +234,11 @@ func (p *session) stored() (all []membership.Stored, entered map[string]string) 
 	}
 	open := map[string]bool{}
 	for _, s := range p.streams {
-		open[s.name] = true
-		s.mu.Lock()
-		saved := s.saved
-		s.mu.Unlock()
-		add(s.At(), &saved, s.left)
+		open[s.Name] = true
+		s.Mu.Lock()
+		saved := s.Saved
+		s.Mu.Unlock()
+		add(s.At(), &saved, s.Left)
 	}
 	for name, saved := range p.state.Streams {
 		if at, ok := source.ParseName(name); ok && !open[name] {

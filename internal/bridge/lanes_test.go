@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -99,7 +100,7 @@ func TestMarkers_of_many_streams_at_one_subject_do_not_refuse_each_other(t *test
 }
 
 // in opens a stream of a namespace.
-func (r *rig) in(namespace string) *stream {
+func (r *rig) in(namespace string) *stream.Stream {
 	r.t.Helper()
 	spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}
 	return must.Get(r.open(spec, source.Stream{Resource: configMaps, Namespace: namespace}))(r.t)
@@ -111,8 +112,8 @@ func TestMarker_that_is_refused_holds_up_no_other_one_at_its_subject(t *testing.
 	r := start(t, log, &memoryStore{})
 	one, two := r.in("one"), r.in("two")
 	mine := &delivery.Marker{Marker: source.Marker{Kind: source.MarkerSnapshotStarted, Epoch: 1, To: "10"}}
-	log.set(func() { log.refuse = func(m *sink.Message) bool { return m.ID == one.encoder.MarkerID(mine.Marker) } })
-	one.lists.queueMarker(mine)
+	log.set(func() { log.refuse = func(m *sink.Message) bool { return m.ID == one.Encoder.MarkerID(mine.Marker) } })
+	one.Lists.QueueMarker(mine)
 	must.Happen(t, "the refusal", func() bool { return r.delivery.Broker.Problem(nil) != nil })
 	snapshot(t, two, "10")
 	assert.Zero(t, mine.Place, "the marker is not refused")
@@ -127,14 +128,14 @@ func TestMarker_that_does_not_come_to_be_the_last_holds_up_no_other_one_at_its_s
 	tries := 0
 	log.set(func() {
 		log.refuse = func(m *sink.Message) bool {
-			if m.ID == one.encoder.MarkerID(mine.Marker) {
+			if m.ID == one.Encoder.MarkerID(mine.Marker) {
 				tries++
 				_, _ = log.append(&sink.Message{ID: fmt.Sprint("foreign-", tries), Subject: m.Subject})
 			}
 			return false
 		}
 	})
-	one.lists.queueMarker(mine)
+	one.Lists.QueueMarker(mine)
 	must.Happen(t, "the conflicts", func() (contested bool) {
 		log.set(func() { contested = tries > delivery.PatientConflicts })
 		return contested

@@ -57,7 +57,7 @@ func TestReadBack_a_list_is_owed_for_a_late_message(t *testing.T) {
 			log.forgetIDs()
 			late := source.Change{
 				Op: source.Updated, Ident: source.Ident{Name: "a", UID: c.uid, ResourceVersion: c.version},
-				Epoch: s.epoch, Version: ledger.Numeric(c.version), Again: c.again,
+				Epoch: s.Epoch, Version: ledger.Numeric(c.version), Again: c.again,
 			}
 			if c.again > 0 {
 				late.Reason = source.ReasonResync
@@ -65,13 +65,13 @@ func TestReadBack_a_list_is_owed_for_a_late_message(t *testing.T) {
 			publishLate(t, log, late)
 
 			_, s = startStream(t, log, store)
-			assert.Equal(t, c.want, s.saved.Owes.List)
+			assert.Equal(t, c.want, s.Saved.Owes.List)
 			version, _, ok := s.Resume()
 			assert.True(t, ok && version == "20", "it resumes at %q", version)
 			if c.want == sequence.Nothing {
 				return
 			}
-			assert.Equal(t, "20", s.lists.owed().Version, "a list that is older shows nothing")
+			assert.Equal(t, "20", s.Lists.Owed().Version, "a list that is older shows nothing")
 			relist(t, s, "30")
 			settleNow(t, s)
 			lines := log.lines()
@@ -86,19 +86,19 @@ func TestReadBack_no_list_is_owed_for_an_object_that_was_refused(t *testing.T) {
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	r.stopSaved()
 	log.forgetIDs()
-	saved := store.state.Streams[s.name]
+	saved := store.state.Streams[s.Name]
 	for name, uid := range map[string]string{"a": "u1", "new": "u2"} {
 		saved.Refused = append(saved.Refused, checkpoint.Refused{Key: "default/" + name, Changes: 1, Version: "15"})
 		publishLate(t, log, source.Change{
-			Op: source.Updated, Ident: source.Ident{Name: name, UID: uid, ResourceVersion: "15"}, Epoch: s.epoch, Version: 15,
+			Op: source.Updated, Ident: source.Ident{Name: name, UID: uid, ResourceVersion: "15"}, Epoch: s.Epoch, Version: 15,
 		})
 	}
 	slices.SortFunc(saved.Refused, func(a, b checkpoint.Refused) int { return ledger.ByKey(a, b.Key) })
-	store.state.Streams[s.name] = saved
+	store.state.Streams[s.Name] = saved
 
 	r, s = startStream(t, log, store)
-	assert.Equal(t, sequence.Nothing, s.saved.Owes.List)
-	require.Equal(t, 2, s.ledger.Len())
+	assert.Equal(t, sequence.Nothing, s.Saved.Owes.List)
+	require.Equal(t, 2, s.Ledger.Len())
 	_ = r.stop()
 }
 
@@ -114,13 +114,13 @@ func TestReadBack_a_list_is_owed_for_the_end_of_a_known_state_only_if_it_is_dese
 		r.stopSaved()
 		log.forgetIDs()
 		publishLate(t, log, source.Change{
-			Op: source.Deleted, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "5"}, Epoch: s.epoch, Version: 5,
+			Op: source.Deleted, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "5"}, Epoch: s.Epoch, Version: 5,
 			Reason: reason,
 		})
 
 		r, s = startStream(t, log, store)
-		assert.Equal(t, want, s.saved.Owes.List, reason)
-		assert.Zero(t, s.ledger.Len(), reason)
+		assert.Equal(t, want, s.Saved.Owes.List, reason)
+		assert.Zero(t, s.Ledger.Len(), reason)
 		_ = r.stop()
 	}
 }
@@ -133,17 +133,17 @@ func TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one(t *testing.T)
 	restored(t, s)
 	snapshot(t, s, "20", "a u1 5", "b u2 15", "c u3 7")
 	r.stopSaved()
-	newest := s.epoch
+	newest := s.Epoch
 	store.state = older
 	log.forgetIDs()
 
 	r, s = startStream(t, log, store)
-	assert.Equal(t, sequence.Reselect, s.saved.Owes.List)
-	assert.Equal(t, "checkpoint-lost", s.saved.Owes.Cause)
-	assert.Equal(t, "10", s.saved.Owes.From, "the gap begins at the position that is known")
-	assert.Greater(t, s.epoch, newest)
-	assert.Empty(t, store.state.Streams[s.name].Position, "no position holds")
-	assert.False(t, s.saved.ResyncDue, "the log has all")
+	assert.Equal(t, sequence.Reselect, s.Saved.Owes.List)
+	assert.Equal(t, "checkpoint-lost", s.Saved.Owes.Cause)
+	assert.Equal(t, "10", s.Saved.Owes.From, "the gap begins at the position that is known")
+	assert.Greater(t, s.Epoch, newest)
+	assert.Empty(t, store.state.Streams[s.Name].Position, "no position holds")
+	assert.False(t, s.Saved.ResyncDue, "the log has all")
 	before := len(log.lines())
 	snapshot(t, s, "30", "a u1 5", "b u2 25")
 	r.settle()
@@ -157,8 +157,8 @@ func TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one(t *testing.T)
 func TestRebuild_gives_no_number_of_a_resync_again(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5")
 	number := time.Now().Unix() + 100
-	resync := source.Marker{Kind: source.MarkerResyncStarted, Epoch: s.epoch, To: "10", Number: number}
-	require.NoError(t, s.lists.queueMarker(&delivery.Marker{Marker: resync}).Wait(t.Context()))
+	resync := source.Marker{Kind: source.MarkerResyncStarted, Epoch: s.Epoch, To: "10", Number: number}
+	require.NoError(t, s.Lists.QueueMarker(&delivery.Marker{Marker: resync}).Wait(t.Context()))
 	r.stopSaved()
 	store.state = checkpoint.State{}
 	r, _ = startStream(t, log, store)
@@ -188,8 +188,8 @@ func TestRebuild_where_a_writer_has_started_with_a_greater_epoch(t *testing.T) {
 	started := r.epochs.Last() + 1000
 	startWriter(t, log, started)
 	_, s := startStream(t, log, store)
-	assert.Greater(t, s.epoch, started)
-	assert.Equal(t, "checkpoint-lost", s.saved.Owes.Cause)
+	assert.Greater(t, s.Epoch, started)
+	assert.Equal(t, "checkpoint-lost", s.Saved.Owes.Cause)
 }
 
 func TestRepair_takes_an_epoch_that_is_greater_than_all_in_the_log(t *testing.T) {
@@ -199,8 +199,8 @@ func TestRepair_takes_an_epoch_that_is_greater_than_all_in_the_log(t *testing.T)
 	startWriter(t, log, started)
 	store.state.Log.Ends[0] += 9 // the log had more
 	_, s := startStream(t, log, store)
-	assert.Greater(t, s.epoch, started)
-	assert.Equal(t, "log-lost", s.saved.Owes.Cause)
+	assert.Greater(t, s.Epoch, started)
+	assert.Equal(t, "log-lost", s.Saved.Owes.Cause)
 }
 
 // startWriter adds the message of a writer that has started.
@@ -221,7 +221,7 @@ func TestStream_interrupts_the_pipeline_at_an_epoch_that_was_not_given(t *testin
 	seen := &encode.State{UID: "u1", ResourceVersion: "6"}
 	for _, more := range []uint64{0, 1} {
 		seen.Sequence = sequence.Sequence{Epoch: r.epochs.Last() + more, Version: 6}
-		s.publication.Found(&delivery.Object{Key: "default/a"}, seen, 9)
+		s.Publication.Found(&delivery.Object{Key: "default/a"}, seen, 9)
 		require.Len(t, r.failure, int(more))
 	}
 	var interrupted *sink.InterruptedError
@@ -250,20 +250,20 @@ func TestRebuild_from_a_log_that_may_lack_something_is_followed_by_a_resync(t *t
 			spec := StreamSpec{Resource: "configmaps"}
 			r = startOf(t, log, store, spec)
 			s = r.stream(&spec)
-			assert.Equal(t, due, s.saved.ResyncDue)
-			saved, _, _ := s.checkpoint()
+			assert.Equal(t, due, s.Saved.ResyncDue)
+			saved, _, _ := s.Checkpoint()
 			assert.Equal(t, due, saved.ResyncDue, "what a crash finds")
 
 			snapshot(t, s, "30", "a u1 14", "b u2 6")
-			s.resyncer.askIfDue()
-			_, asked := s.resyncer.resync.begin()
+			s.Resyncer.AskIfDue()
+			_, asked := s.Resyncer.Resync.Begin()
 			assert.False(t, asked, "a resync begins before the stream watches")
-			s.status.State(source.Watching, nil)
-			s.resyncer.askIfDue()
-			_, asked = s.resyncer.resync.begin()
+			s.Status.State(source.Watching, nil)
+			s.Resyncer.AskIfDue()
+			_, asked = s.Resyncer.Resync.Begin()
 			assert.Equal(t, due, asked, "when it watches")
-			s.resyncer.notDue()
-			assert.False(t, s.saved.ResyncDue, "after it")
+			s.Resyncer.NotDue()
+			assert.False(t, s.Saved.ResyncDue, "after it")
 		})
 	}
 }
@@ -289,7 +289,7 @@ func (l wholeLog) Read(ctx context.Context, q sink.Query, f func(*sink.Stored) e
 func TestRebuild_tells_again_what_a_rewind_has_covered(t *testing.T) {
 	log, store := wholeLog{newReadableLog()}, &memoryStore{}
 	r, s := startStream(t, log, store)
-	first := s.epoch
+	first := s.Epoch
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
 	all := []happening{
 		{source.Updated, "a", "u1", "12"},
@@ -311,7 +311,7 @@ func TestRebuild_tells_again_what_a_rewind_has_covered(t *testing.T) {
 	r = startOf(t, log, store, spec)
 	s = r.stream(&spec)
 	for key, version := range map[string]uint64{"default/a": 14, "default/b": 15} {
-		row, _ := s.ledger.Get(key)
+		row, _ := s.Ledger.Get(key)
 		assert.True(t, row.Behind && row.Version == version, "%s: %+v", key, row)
 	}
 	snapshot(t, s, "30", "a u1 14")
@@ -326,6 +326,6 @@ func TestRebuild_tells_again_what_a_rewind_has_covered(t *testing.T) {
 		assert.True(t, ok && number > 7 && number <= stored, "%s, and the store has %d", m.ID, stored)
 		assert.Equal(t, first, must.Get(encode.StateOf(&m))(t).Sequence.Epoch, "%s has another sequence than before", m.ID)
 	}
-	row, _ := s.ledger.Get("default/a")
+	row, _ := s.Ledger.Get("default/a")
 	assert.False(t, row.Behind, "%+v", row)
 }

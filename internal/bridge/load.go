@@ -9,6 +9,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
@@ -16,7 +17,7 @@ import (
 const firstLoadDelay = 250 * time.Millisecond
 
 // checkpointNews is how often it is logged that the checkpoint cannot be read or saved.
-var checkpointNews = health.Intervals{Same: logEvery, Other: logEvery}
+var checkpointNews = health.Intervals{Same: stream.LogEvery, Other: stream.LogEvery}
 
 // load reads the checkpoint, however often that takes. The error is ctx's, or permanent.
 func (p *session) load(ctx context.Context) (*checkpoint.State, error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -328,14 +329,14 @@ func start(t *testing.T, to sink.Sink, store checkpoint.Store) *rig {
 }
 
 // startStream starts a pipeline with one stream.
-func startStream(t *testing.T, to sink.Sink, store checkpoint.Store) (*rig, *stream) {
+func startStream(t *testing.T, to sink.Sink, store checkpoint.Store) (*rig, *stream.Stream) {
 	t.Helper()
 	r := start(t, to, store)
 	return r, r.stream(nil)
 }
 
 // startNew is startStream with an empty log, without a checkpoint.
-func startNew(t *testing.T, spec *StreamSpec) (*fakeLog, *rig, *stream) {
+func startNew(t *testing.T, spec *StreamSpec) (*fakeLog, *rig, *stream.Stream) {
 	t.Helper()
 	log := newFakeLog()
 	r := start(t, log, &memoryStore{})
@@ -343,7 +344,7 @@ func startNew(t *testing.T, spec *StreamSpec) (*fakeLog, *rig, *stream) {
 }
 
 // listed is startStream with a log that can be read, after a first list.
-func listed(t *testing.T, version string, objects ...string) (readableLog, *memoryStore, *rig, *stream) {
+func listed(t *testing.T, version string, objects ...string) (readableLog, *memoryStore, *rig, *stream.Stream) {
 	t.Helper()
 	log, store := newReadableLog(), &memoryStore{}
 	r, s := startStream(t, log, store)
@@ -405,7 +406,7 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 	return r
 }
 
-func (r *rig) stream(spec *StreamSpec) *stream {
+func (r *rig) stream(spec *StreamSpec) *stream.Stream {
 	if spec == nil {
 		spec = &StreamSpec{}
 	}
@@ -416,7 +417,7 @@ func (r *rig) stream(spec *StreamSpec) *stream {
 }
 
 // send feeds one change as a watch or a list would.
-func send(t *testing.T, s *stream, op source.Op, name, uid, version string, reason source.Reason) {
+func send(t *testing.T, s *stream.Stream, op source.Op, name, uid, version string, reason source.Reason) {
 	t.Helper()
 	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name +
 		`","namespace":"default","uid":"` + uid +
@@ -447,7 +448,7 @@ func (r *rig) settleAndStop() {
 	_ = r.stop()
 }
 
-func note(t *testing.T, s *stream, p source.Progress) {
+func note(t *testing.T, s *stream.Stream, p source.Progress) {
 	t.Helper()
 	p.Seen = time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -20,7 +21,7 @@ import (
 )
 
 // saved is a bridge that has published a@5 and saved that.
-func saved(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream) {
+func saved(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream.Stream) {
 	t.Helper()
 	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5")
@@ -49,12 +50,12 @@ func TestRepair_notices_a_loss_behind_what_is_refused(t *testing.T) {
 	for v := 20; v < 30; v++ {
 		send(t, s, source.Updated, "a", "u1", fmt.Sprint(v), source.ReasonWatch)
 		must.Happen(t, "the event",
-			func() bool { row, _ := s.ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })
+			func() bool { row, _ := s.Ledger.Get("default/a"); return row.ResourceVersion == fmt.Sprint(v) })
 	}
 	r.stopSaved()
 	log.lose(8)
 	_, s = startStream(t, log, store)
-	assert.Equal(t, sequence.Repair, s.saved.Owes.List, "the loss is not noticed")
+	assert.Equal(t, sequence.Repair, s.Saved.Owes.List, "the loss is not noticed")
 }
 
 // Another log under the same name, that happens to be as long.
@@ -76,14 +77,14 @@ func TestReadBack_a_snapshot_is_called_complete_once(t *testing.T) {
 	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5")
 	_ = r.stop()
-	require.NotEqual(t, (checkpoint.Snapshot{}), store.state.Streams[s.name].Unannounced,
+	require.NotEqual(t, (checkpoint.Snapshot{}), store.state.Streams[s.Name].Unannounced,
 		"the commit that says that the end is announced is saved")
 	must.Get(log.append(&sink.Message{Subject: "k8s.test.core.configmaps._._snapshot", ID: "another"}))(t)
 	log.forgetIDs()
 	r, s = startStream(t, log, &store.memoryStore)
 	r.settle()
 	checkOnce(t, log)
-	assert.Equal(t, "10", s.safe(), "the stream is safe")
+	assert.Equal(t, "10", s.Safe(), "the stream is safe")
 }
 
 // The object was there when etcd was backed up no more: its deletion has a version of the history before.
@@ -147,15 +148,15 @@ func TestMarkers_are_in_the_log_once_although_a_list_begins_again(t *testing.T) 
 	gate := log.hold()
 	ctx, cut := context.WithCancel(t.Context())
 	cut()
-	gap := source.Marker{Kind: source.MarkerGap, Epoch: s.epoch, From: "10", To: "20"}
-	require.ErrorIs(t, s.lists.announceList(ctx, gap), context.Canceled)
+	gap := source.Marker{Kind: source.MarkerGap, Epoch: s.Epoch, From: "10", To: "20"}
+	require.ErrorIs(t, s.Lists.AnnounceList(ctx, gap), context.Canceled)
 	announced := make(chan error)
-	go func() { announced <- s.lists.announceList(t.Context(), gap) }()
+	go func() { announced <- s.Lists.AnnounceList(t.Context(), gap) }()
 	must.Happen(t, "the gap at the broker", func() bool { return r.delivery.InFlight.Count() > 0 })
 	log.set(func() { log.gate = nil })
 	close(gate)
 	require.NoError(t, <-announced)
-	require.NoError(t, s.lists.announceList(t.Context(), gap))
+	require.NoError(t, s.Lists.AnnounceList(t.Context(), gap))
 	r.settle()
 	expect(t, log.lines()[3:], "gap 20")
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -96,15 +97,15 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // resyncing begins a resync of what a lister lists, and returns how to wait for its end.
-func resyncing(t *testing.T, r *rig, s *stream, l *lister) (end func()) {
+func resyncing(t *testing.T, r *rig, s *stream.Stream, l *lister) (end func()) {
 	t.Helper()
 	r.env.Client = l.client(t)
-	s.status.State(source.Watching, nil)
-	s.resyncer.resync.ask(time.Now())
-	n, ok := s.resyncer.resync.begin()
+	s.Status.State(source.Watching, nil)
+	s.Resyncer.Resync.Ask(time.Now())
+	n, ok := s.Resyncer.Resync.Begin()
 	require.True(t, ok)
 	ended := make(chan error, 1)
-	go func() { ended <- s.resyncer.republish(must.Within(t, time.Minute), n) }()
+	go func() { ended <- s.Resyncer.Republish(must.Within(t, time.Minute), n) }()
 	return func() {
 		t.Helper()
 		require.NoError(t, <-ended)
@@ -130,10 +131,10 @@ func between(t *testing.T, log *fakeLog) (told []string) {
 }
 
 // listed is how many objects the resync that runs has listed.
-func (r *resyncList) listed() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.all()[0].Listed
+func listedBy(r *stream.ResyncList) int {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.All()[0].Listed
 }
 
 // completeness is what the last marker of a resync says of itself.
@@ -171,12 +172,12 @@ func TestResync_lists_after_its_marker_and_tells_all_before_the_other_one(t *tes
 func TestResync_has_the_sequence_that_the_state_had(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5")
 	r.stopSaved()
-	before := s.epoch
+	before := s.Epoch
 	r = start(t, log, store)
 	l := &lister{labelled: []string{"a u1 5"}, objects: []string{"a u1 5"}}
 	s = r.stream(&StreamSpec{LabelSelector: "app=x"})
 	snapshot(t, s, "20", "a u1 5")
-	require.Greater(t, s.epoch, before)
+	require.Greater(t, s.Epoch, before)
 	resyncing(t, r, s, l)()
 	assert.Equal(t, []string{"updated default/a u1 5 resync"}, between(t, log.fakeLog))
 	event := must.Get(encode.StateOf(&log.log[len(log.log)-2]))(t)
@@ -187,7 +188,7 @@ func TestResync_has_the_sequence_that_the_state_had(t *testing.T) {
 func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 15", "b u2 16"}})
-	must.Happen(t, "the list", func() bool { return s.resyncer.resync.listed() == 2 })
+	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.ResyncList) == 2 })
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	r.settle()
 	assert.Empty(t, completeness(log.fakeLog), "it is complete, and the log has an older state")
@@ -208,7 +209,7 @@ func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *tes
 		log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
 		end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
 		<-time.After(10 * time.Second)
-		require.Equal(t, 1, s.resyncer.resync.listed())
+		require.Equal(t, 1, listedBy(s.Resyncer.Resync.ResyncList))
 		assert.Empty(t, completeness(log.fakeLog), "it is complete, and an end is to come")
 		send(t, s, source.Updated, "b", "u2", "15", source.ReasonWatch)
 		send(t, s, source.Deleted, "b", "u2", "16", source.ReasonWatch)
@@ -236,7 +237,7 @@ func TestResync_is_not_complete_where_its_list_is_older_than_the_log(t *testing.
 func TestResync_awaits_no_end_that_does_not_come(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5", "ghost u2 6")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
-	must.Happen(t, "the list", func() bool { return s.resyncer.resync.listed() == 1 })
+	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.ResyncList) == 1 })
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "1000"})
 	end()
 	assert.Equal(t, "true", completeness(log.fakeLog))
@@ -253,21 +254,21 @@ func TestResync_begins_another_epoch_where_its_list_does_not_compare(t *testing.
 			live(t, s, []happening{{source.Updated, "a", "u1", "20"}, {source.Deleted, "c", "u3", "21"}})
 			note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
 			r.env.Client = (&lister{objects: []string{exists}}).client(t)
-			s.status.State(source.Watching, nil)
-			s.resyncer.resync.ask(time.Now())
-			n, _ := s.resyncer.resync.begin()
+			s.Status.State(source.Watching, nil)
+			s.Resyncer.Resync.Ask(time.Now())
+			n, _ := s.Resyncer.Resync.Begin()
 			ended := make(chan error, 1)
-			go func() { ended <- s.resyncer.republish(must.Within(t, time.Minute), n) }()
+			go func() { ended <- s.Resyncer.Republish(must.Within(t, time.Minute), n) }()
 			select {
-			case why := <-s.epochs.again:
+			case why := <-s.Epochs.Again:
 				assert.Equal(t, source.CauseRestored, why.Cause)
 			case err := <-ended:
 				require.Fail(t, "no list is asked for", "the resync ended: %v", err)
 			}
 			beginHistory(t, s, source.Gap, "1000")
 			snapshot(t, s, "1000", exists)
-			s.status.State(source.Watching, nil)
-			require.ErrorIs(t, <-ended, errOtherEpoch)
+			s.Status.State(source.Watching, nil)
+			require.ErrorIs(t, <-ended, stream.ErrOtherEpoch)
 		})
 	}
 }
@@ -282,18 +283,18 @@ func TestResync_compares_its_list_with_nothing_newer(t *testing.T) {
 		require.NoError(t, r.save(t.Context()))
 	})
 	resyncing(t, r, s, l)()
-	assert.NoError(t, s.epochs.mismatched())
+	assert.NoError(t, s.Epochs.Mismatched())
 }
 
 // The log has a later event of an object, of another writer, and not between the markers.
 func TestResync_that_leaves_an_object_out_is_not_complete_and_stays_due(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
-	s.saved.ResyncDue = true
-	row, _ := s.ledger.Get("default/a")
+	s.Saved.ResyncDue = true
+	row, _ := s.Ledger.Get("default/a")
 	row.Fresh = false
-	s.ledger.Put("default/a", row)
+	s.Ledger.Put("default/a", row)
 	publishLate(t, log, source.Change{
-		Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "9"}, Epoch: s.epoch, Version: 9,
+		Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "9"}, Epoch: s.Epoch, Version: 9,
 	})
 	l, first := &lister{objects: []string{"a u1 5"}}, ""
 	tries := 0
@@ -306,15 +307,15 @@ func TestResync_that_leaves_an_object_out_is_not_complete_and_stays_due(t *testi
 		}
 	}
 	r.env.Client = l.client(t)
-	s.status.State(source.Watching, nil)
+	s.Status.State(source.Watching, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { s.resyncer.run(ctx) })
+	running.Go(func() { s.Resyncer.Run(ctx) })
 	must.Happen(t, "one that is complete", func() bool { return completeness(log.fakeLog) == "true" })
 	must.Happen(t, "nothing to be due", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return !s.saved.ResyncDue
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return !s.Saved.ResyncDue
 	})
 	cancel()
 	running.Wait()
@@ -335,7 +336,7 @@ func TestResync_awaits_no_end_of_what_is_newer_than_its_list(t *testing.T) {
 func TestResync_awaits_no_object_that_the_watch_has_passed(t *testing.T) {
 	_, _, r, s := listed(t, "10", "a u1 5")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5", "b u2 16"}})
-	must.Happen(t, "the list", func() bool { return s.resyncer.resync.listed() == 2 })
+	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.ResyncList) == 2 })
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	end()
 }
@@ -359,7 +360,7 @@ func TestResync_tells_an_object_again_whose_event_was_on_its_way(t *testing.T) {
 		<-time.After(10 * time.Second)
 		require.True(t, slices.ContainsFunc(log.lines(),
 			func(line string) bool { return strings.HasPrefix(line, "resync-started") }))
-		require.Zero(t, s.resyncer.resync.listed(), "the list is made, and an event is on its way")
+		require.Zero(t, listedBy(s.Resyncer.Resync.ResyncList), "the list is made, and an event is on its way")
 		close(acknowledge)
 		end()
 		assert.Equal(t, []string{"updated default/a u1 11 resync", "updated default/b u2 6 resync"}, between(t, log.fakeLog))
@@ -378,7 +379,7 @@ func TestResync_awaits_the_newer_state_that_is_on_its_way(t *testing.T) {
 		})
 		end := resyncing(t, r, s, l)
 		<-time.After(10 * time.Second)
-		require.Equal(t, 1, s.resyncer.resync.listed())
+		require.Equal(t, 1, listedBy(s.Resyncer.Resync.ResyncList))
 		assert.Empty(t, completeness(log.fakeLog), "it is complete, and the object was not told")
 		close(gate)
 		end()
@@ -399,14 +400,14 @@ func TestResync_is_not_complete_where_a_filter_may_leave_something_out(t *testin
 func TestResync_ends_where_another_epoch_begins(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	r.env.Client = (&lister{objects: []string{"a u1 15"}}).client(t)
-	s.status.State(source.Watching, nil)
-	s.resyncer.resync.ask(time.Now())
-	n, _ := s.resyncer.resync.begin()
+	s.Status.State(source.Watching, nil)
+	s.Resyncer.Resync.Ask(time.Now())
+	n, _ := s.Resyncer.Resync.Begin()
 	ended := make(chan error, 1)
-	go func() { ended <- s.resyncer.republish(must.Within(t, time.Minute), n) }()
-	must.Happen(t, "the list", func() bool { return s.resyncer.resync.listed() == 1 })
+	go func() { ended <- s.Resyncer.Republish(must.Within(t, time.Minute), n) }()
+	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.ResyncList) == 1 })
 	restored(t, s)
-	require.ErrorIs(t, <-ended, errOtherEpoch)
+	require.ErrorIs(t, <-ended, stream.ErrOtherEpoch)
 	assert.Empty(t, completeness(log.fakeLog))
 }
 
@@ -418,24 +419,24 @@ func TestRepair_publishes_everything_again_between_markers_of_its_own(t *testing
 		{source.Added, "d", "u4", "14"},
 	})
 	r.stopSaved()
-	before := s.epoch
+	before := s.Epoch
 	log.lose(6) // the deletion is lost, and what follows
 
 	r, s = startStream(t, log, store)
-	epoch := s.epoch
+	epoch := s.Epoch
 	assert.Greater(t, epoch, before)
-	has := store.state.Streams[s.name]
+	has := store.state.Streams[s.Name]
 	assert.True(t, has.Epoch == epoch && has.Since == epoch && has.Owes.List == sequence.Repair && has.Position == "",
 		"%+v", has)
 	assert.Equal(t, "log-lost", has.Owes.Cause)
 	begin := source.Progress{Kind: source.SnapshotStarted, Version: "20"}
 	note(t, s, begin)
-	first := store.state.Streams[s.name].Owes.Number
+	first := store.state.Streams[s.Name].Owes.Number
 	send(t, s, source.Added, "a", "u1", "12", source.ReasonSnapshot)
 	r.settleAndStop() // a crash in the middle of the list
 
 	r, s = startStream(t, log, store)
-	assert.Equal(t, epoch, s.epoch, "it is another epoch after the crash")
+	assert.Equal(t, epoch, s.Epoch, "it is another epoch after the crash")
 	list(t, s, begin, source.ReasonSnapshot, []string{"a u1 12", "b u2 6", "d u4 14"})
 	r.stopSaved()
 	lines := log.lines()[6:]
@@ -453,8 +454,8 @@ func TestRepair_publishes_everything_again_between_markers_of_its_own(t *testing
 			assert.True(t, strings.HasPrefix(attribute(m, "sequence"), fmt.Sprint(epoch)), "%s", m.ID)
 		}
 	}
-	assert.Equal(t, checkpoint.Owes{}, store.state.Streams[s.name].Owes)
-	assert.Equal(t, "20", store.state.Streams[s.name].Position)
+	assert.Equal(t, checkpoint.Owes{}, store.state.Streams[s.Name].Owes)
+	assert.Equal(t, "20", store.state.Streams[s.Name].Position)
 }
 
 // A process that was replaced has published a state of the repair before the marker of this process. Who removes what
@@ -465,15 +466,15 @@ func TestRepair_that_passes_over_a_state_before_its_marker_is_not_complete(t *te
 		r.stopSaved()
 		log.lose(1)
 		r, s := startStream(t, log, store)
-		require.Equal(t, sequence.Repair, s.saved.Owes.List, name)
+		require.Equal(t, sequence.Repair, s.Saved.Owes.List, name)
 		publishLate(t, log, source.Change{
-			Op: source.Added, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: version}, Epoch: s.epoch,
+			Op: source.Added, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: version}, Epoch: s.Epoch,
 			Version: ledger.Numeric(version), Reason: source.ReasonRepair,
 		})
 		snapshot(t, s, "20", "a u1 5", "b u2 6")
 		assert.Equal(t, []string{"added default/b u2 6 repair"}, between(t, log.fakeLog), name)
 		assert.Equal(t, "false", completeness(log.fakeLog), name)
-		assert.True(t, s.saved.ResyncDue, "%s: a resync is due", name)
+		assert.True(t, s.Saved.ResyncDue, "%s: a resync is due", name)
 		_ = r.stop()
 	}
 }
@@ -500,9 +501,9 @@ func TestStream_what_is_not_selected_any_more_is_deselected_and_the_rest_is_gone
 	}).client(t)
 	s := r.stream(&StreamSpec{LabelSelector: "app=x"})
 	before := len(log.lines())
-	assert.Equal(t, "10", s.saved.Owes.From)
-	assert.Equal(t, "selection", s.saved.Owes.Cause)
-	saved, _, _ := s.checkpoint()
+	assert.Equal(t, "10", s.Saved.Owes.From)
+	assert.Equal(t, "selection", s.Saved.Owes.Cause)
+	saved, _, _ := s.Checkpoint()
 	assert.Equal(t, "10", saved.Position, "versions still compare")
 	snapshot(t, s, "20", "a u1 5")
 	r.settle()
@@ -510,7 +511,7 @@ func TestStream_what_is_not_selected_any_more_is_deselected_and_the_rest_is_gone
 	slices.Sort(got)
 	expect(t, got, "deleted default/b u2 6 deselected", "deleted default/c u3 7 relist", "deleted default/d u4 8 relist")
 	for i := before + 1; i < len(log.log); i++ {
-		assert.Equal(t, fmt.Sprintf("%010d.%020d.1", s.epoch, 20), attribute(&log.log[i], "sequence"), "the list's version")
+		assert.Equal(t, fmt.Sprintf("%010d.%020d.1", s.Epoch, 20), attribute(&log.log[i], "sequence"), "the list's version")
 	}
 }
 
@@ -523,17 +524,17 @@ func TestStream_what_is_not_selected_any_more_is_deselected_behind_a_restoration
 	s := r.stream(&StreamSpec{LabelSelector: "app=x"})
 	cause := &source.RewoundError{Stream: "other", Position: "10", Server: "8"}
 	r.committing.Lock()
-	s.epochs.restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
+	s.Epochs.Restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
 	r.committing.Unlock()
-	require.NoError(t, s.epochs.renew(t.Context(), cause))
-	assert.Equal(t, "restored", s.saved.Owes.Cause)
+	require.NoError(t, s.Epochs.Renew(t.Context(), cause))
+	assert.Equal(t, "restored", s.Saved.Owes.Cause)
 	before := len(log.lines())
 	relist(t, s, "8", "a u1 5")
 	r.settle()
 	got := log.lines()[before+1:]
 	slices.Sort(got)
 	expect(t, got, "deleted default/b u2 6 deselected", "deleted default/c u3 7 relist", "updated default/a u1 5 relist")
-	assert.False(t, s.saved.Reselected)
+	assert.False(t, s.Saved.Reselected)
 	r.stopSaved()
 }
 
@@ -601,7 +602,7 @@ func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
 		log.set(func() {
 			log.acknowledging = func(id string) {
 				if strings.Contains(id, "resync-completed") {
-					opened <- s.tracker.Open("", time.Now())
+					opened <- s.Tracker.Open("", time.Now())
 				}
 			}
 		})
@@ -614,11 +615,11 @@ func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
 		ticket := <-opened
 		synctest.Wait()
 		require.NoError(t, r.save(t.Context()))
-		saved := store.state.Streams[s.name]
+		saved := store.state.Streams[s.Name]
 		assert.True(t, saved.Owes.List == sequence.Repair && saved.Position == "", "the store has %+v", saved)
-		s.tracker.Settle(ticket)
+		s.Tracker.Settle(ticket)
 		require.NoError(t, <-ended)
-		saved = store.state.Streams[s.name]
+		saved = store.state.Streams[s.Name]
 		assert.True(t, saved.Owes == checkpoint.Owes{} && saved.Position == "20", "the store has %+v", saved)
 		_ = r.stop()
 	})

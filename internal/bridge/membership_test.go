@@ -335,7 +335,7 @@ func TestSelection_changes_while_the_broker_is_away_and_a_drain_lasts_too_long(t
 	w.put("configmaps", "shop/one", "a=b")
 	w.remove("configmaps", "shop/two")
 	stream := b.only(t)
-	must.Happen(t, "what waits", func() bool { return stream.tracker.Pending() == 2 })
+	must.Happen(t, "what waits", func() bool { return stream.Tracker.Pending() == 2 })
 	b.respecify(t, slices.Clone(c.after)...)
 	must.Happen(t, "another session", func() bool { return b.session(t) != session })
 	open()
@@ -684,7 +684,7 @@ func settledAs(b *bridge, streams []string) bool {
 	watching := 0
 	if session := b.current.Load(); session != nil {
 		for _, s := range session.opened() {
-			if slices.Contains(streams, s.name) && s.status.watching() {
+			if slices.Contains(streams, s.Name) && s.Status.Watching() {
 				watching++
 			}
 		}
@@ -747,7 +747,7 @@ func TestVersion_that_is_read_changes_without_a_word(t *testing.T) {
 			w.put("widgets.x", "shop/two", "")
 			b := runIn(t, w, log, store, StreamSpec{Resource: c.before})
 			must.Happen(t, "the list", func() bool { return len(log.lines()) == 4 })
-			b.watches(t, b.only(t).name)
+			b.watches(t, b.only(t).Name)
 			require.NoError(t, b.stop())
 			w.put("widgets.x", "shop/one", "")
 			w.remove("widgets.x", "shop/two")

@@ -49,7 +49,7 @@ func everyMetric(t *testing.T) *rig {
 	snapshot(t, s, "10", "a u1 5")
 	send(t, s, source.Updated, "a", "u1", "10", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
-	s.status.Restarted("closed")
+	s.Status.Restarted("closed")
 	r.settle()
 	return r
 }

@@ -36,24 +36,24 @@ func TestEpoch_begins_for_each_mismatch_that_a_list_shows(t *testing.T) {
 			log, store, r, s := listed(t, "10", "a u1 5")
 			live(t, s, c.before)
 			require.NoError(t, r.save(t.Context()))
-			before := s.epoch
+			before := s.Epoch
 			note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Why: source.Why{Message: "compacted"}})
 			f := strings.Fields(c.exists)
 			send(t, s, source.Added, f[0], f[1], f[2], source.ReasonRelist)
 			beginHistory(t, s, source.Listed, "1000")
-			assert.Greater(t, s.epoch, before)
-			saved, _, _ := s.checkpoint()
+			assert.Greater(t, s.Epoch, before)
+			saved, _, _ := s.Checkpoint()
 			assert.Equal(t, sequence.Republish, saved.Owes.List)
 			assert.Equal(t, "restored", saved.Owes.Cause)
-			assert.Equal(t, s.epoch, saved.Since)
+			assert.Equal(t, s.Epoch, saved.Since)
 			assert.Empty(t, saved.Position, "no position holds")
 
 			snapshot(t, s, "1000", c.exists)
 			r.stopSaved()
 			last := must.Get(encode.StateOf(&log.log[len(log.log)-1]))(t)
-			assert.Equal(t, s.epoch, last.Sequence.Epoch, "%s", last.ID)
-			assert.Equal(t, checkpoint.Owes{}, store.state.Streams[s.name].Owes, "what is owed in the end")
-			assert.Equal(t, "1000", store.state.Streams[s.name].Position)
+			assert.Equal(t, s.Epoch, last.Sequence.Epoch, "%s", last.ID)
+			assert.Equal(t, checkpoint.Owes{}, store.state.Streams[s.Name].Owes, "what is owed in the end")
+			assert.Equal(t, "1000", store.state.Streams[s.Name].Position)
 		})
 	}
 }
@@ -73,10 +73,10 @@ func TestEpoch_goes_on_where_a_list_compares(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, r, s := listed(t, "10", "a u1 5")
 			live(t, s, c.before)
-			before := s.epoch
+			before := s.Epoch
 			relist(t, s, "1000", c.exists...)
 			r.settle()
-			assert.Equal(t, before, s.epoch)
+			assert.Equal(t, before, s.Epoch)
 		})
 	}
 }
@@ -84,15 +84,15 @@ func TestEpoch_goes_on_where_a_list_compares(t *testing.T) {
 // What was published can be ahead of the position. A server that is behind it is another one.
 func TestStream_compares_a_server_with_the_newest_row_of_its_epoch(t *testing.T) {
 	_, _, r, s := listed(t, "10", "a u1 5")
-	held := s.tracker.Open("11", time.Now()) // something holds the position
+	held := s.Tracker.Open("11", time.Now()) // something holds the position
 	send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 	r.settle()
 	version, _, ok := s.Resume()
 	assert.True(t, ok && version == "10", "it resumes at %q", version)
-	assert.Equal(t, "20", s.newest())
-	s.tracker.Settle(held)
+	assert.Equal(t, "20", s.Newest())
+	s.Tracker.Settle(held)
 	restored(t, s)
-	assert.Empty(t, s.newest(), "versions of another epoch are compared")
+	assert.Empty(t, s.Newest(), "versions of another epoch are compared")
 }
 
 // watchedStore calls check with what it has after each commit.
@@ -141,6 +141,6 @@ func TestEpoch_of_all_streams_is_in_one_commit(t *testing.T) {
 	require.NoError(t, r.save(t.Context()))
 	cancel()
 	commits.Wait()
-	assert.Greater(t, store.state.Streams[closed.name].Epoch, first, "of a stream that is not open")
-	assert.Equal(t, sequence.Republish, store.state.Streams[closed.name].Owes.List)
+	assert.Greater(t, store.state.Streams[closed.Name].Epoch, first, "of a stream that is not open")
+	assert.Equal(t, sequence.Republish, store.state.Streams[closed.Name].Owes.List)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
@@ -269,7 +270,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // start starts a bridge from what the store and the log have.
-func (m *model) start() (*rig, *stream) {
+func (m *model) start() (*rig, *stream.Stream) {
 	spec := StreamSpec{Resource: "configmaps", LabelSelector: m.selector}
 	r := startOf(m.t, m.log, m.store, spec)
 	r.env.Client = m.client
@@ -288,13 +289,13 @@ func (m *model) session(last bool) {
 		if m.mode.flaky {
 			m.log.faults = flaky(m.random.Uint64())
 		}
-		m.say("the log has %d, the stream is %+v", len(m.log.log), s.saved)
+		m.say("the log has %d, the stream is %+v", len(m.log.log), s.Saved)
 	})
-	if s.saved.Owes.List != sequence.Repair {
+	if s.Saved.Owes.List != sequence.Repair {
 		m.lost = false
 	}
 	ctx, cancel := context.WithCancel(m.t.Context())
-	m.resyncs.Go(func() { s.resyncer.run(ctx) })
+	m.resyncs.Go(func() { s.Resyncer.Run(ctx) })
 	sent := m.connect(s)
 	for range 3 + m.random.IntN(15) {
 		sent = m.watch(r, s, sent)
@@ -323,13 +324,13 @@ func (m *model) session(last bool) {
 }
 
 // connect has the stream list if it has to, and returns how much of what happened the watch does not show.
-func (m *model) connect(s *stream) (sent int) {
+func (m *model) connect(s *stream.Stream) (sent int) {
 	m.checkServer(s)
 	position, _, ok := s.Resume()
-	if !ok || s.lists.owed() != (reader.Owed{}) || m.random.IntN(4) == 0 { // the latter is a 410
+	if !ok || s.Lists.Owed() != (reader.Owed{}) || m.random.IntN(4) == 0 { // the latter is a 410
 		position = m.list(s, ok)
 	}
-	s.status.State(source.Watching, nil)
+	s.Status.State(source.Watching, nil)
 	return m.after(position)
 }
 
@@ -343,9 +344,9 @@ func (m *model) after(position string) (sent int) {
 
 // checkServer does what the source does before a watch or a list: a server that is older, or has not had what was
 // published last, is another one. It may have forgotten the latter.
-func (m *model) checkServer(s *stream) {
+func (m *model) checkServer(s *stream.Stream) {
 	_, known, ok := s.Resume()
-	rewound := &source.RewoundError{Stream: s.name, Position: s.newest(), Server: fmt.Sprint(m.version)}
+	rewound := &source.RewoundError{Stream: s.Name, Position: s.Newest(), Server: fmt.Sprint(m.version)}
 	wrong := ledger.After(rewound.Position, rewound.Server)
 	if ok && m.random.IntN(2) == 0 {
 		var newest source.Ident
@@ -357,8 +358,8 @@ func (m *model) checkServer(s *stream) {
 		wrong = wrong || newest.Name != "" && !m.had(newest)
 	}
 	if wrong {
-		m.must(s.epochs.renew(m.t.Context(), rewound))
-		m.say("epoch %d: %v", s.epoch, rewound)
+		m.must(s.Epochs.Renew(m.t.Context(), rewound))
+		m.say("epoch %d: %v", s.Epoch, rewound)
 		m.restored = false
 	}
 	m.suspect, m.restored = m.suspect || m.restored, false
@@ -372,7 +373,7 @@ func (m *model) had(id source.Ident) bool {
 }
 
 // finish does all that is left to do.
-func (m *model) finish(r *rig, s *stream, sent int) {
+func (m *model) finish(r *rig, s *stream.Stream, sent int) {
 	watch := func() {
 		for sent < len(m.events) {
 			sent = m.show(s, sent)
@@ -381,7 +382,7 @@ func (m *model) finish(r *rig, s *stream, sent int) {
 	}
 	watch()
 	if m.suspect { // an audit finds it out
-		s.epochs.distrust()
+		s.Epochs.Distrust()
 		sent = m.after(m.list(s, true))
 		watch()
 	}
@@ -394,11 +395,11 @@ func (m *model) finish(r *rig, s *stream, sent int) {
 }
 
 // awaitResync lets a resync that is due come to its end. Meanwhile other resources are written, as bookmarks show.
-func (m *model) awaitResync(s *stream) {
-	s.resyncer.askIfDue()
+func (m *model) awaitResync(s *stream.Stream) {
+	s.Resyncer.AskIfDue()
 	must.Happen(m.t, "the resync that is due\n"+strings.Join(m.trace, "\n"), func() bool {
 		select {
-		case <-s.epochs.again:
+		case <-s.Epochs.Again:
 			m.list(s, true)
 		default:
 		}
@@ -406,17 +407,17 @@ func (m *model) awaitResync(s *stream) {
 		m.version += 10
 		m.mu.Unlock()
 		note(m.t, s, source.Progress{Kind: source.Bookmark, Version: fmt.Sprint(m.version)})
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return !s.saved.ResyncDue
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return !s.Saved.ResyncDue
 	})
 }
 
 // resync publishes again, while everything goes on, what a list has shown that was made at any time, or all that
 // exists.
-func (m *model) resync(ctx context.Context, s *stream) {
+func (m *model) resync(ctx context.Context, s *stream.Stream) {
 	if m.random.IntN(3) == 0 {
-		s.resyncer.resync.ask(time.Now())
+		s.Resyncer.Resync.Ask(time.Now())
 		return
 	}
 	m.number++
@@ -426,19 +427,19 @@ func (m *model) resync(ctx context.Context, s *stream) {
 			continue
 		}
 		content := testContent{c}
-		m.resyncs.Go(func() { _, _ = s.resyncer.republishOne(ctx, c.Ident, content, number, rate.NewLimiter(rate.Inf, 1)) })
+		m.resyncs.Go(func() { _, _ = s.Resyncer.RepublishOne(ctx, c.Ident, content, number, rate.NewLimiter(rate.Inf, 1)) })
 	}
 }
 
 // watch lets something happen, shows the bridge something, and lets it get on.
-func (m *model) watch(r *rig, s *stream, sent int) int {
+func (m *model) watch(r *rig, s *stream.Stream, sent int) int {
 	if m.random.IntN(2) == 0 {
 		m.change()
 	}
 	if m.mode.restore && m.random.IntN(40) == 0 {
 		shown := m.events[max(sent-1, 0)].ResourceVersion
 		m.restore(1 + m.random.IntN(len(m.events)))
-		if ledger.After(shown, fmt.Sprint(m.version)) || ledger.After(s.newest(), fmt.Sprint(m.version)) ||
+		if ledger.After(shown, fmt.Sprint(m.version)) || ledger.After(s.Newest(), fmt.Sprint(m.version)) ||
 			m.random.IntN(2) == 0 {
 			r.settle()
 			sent = m.connect(s)
@@ -469,7 +470,7 @@ func (m *model) watch(r *rig, s *stream, sent int) int {
 }
 
 // show shows a stream the next thing that happened. It lists where that is asked for.
-func (m *model) show(s *stream, sent int) int {
+func (m *model) show(s *stream.Stream, sent int) int {
 	c := m.events[sent]
 	switch {
 	case m.selector == "":
@@ -486,7 +487,7 @@ func (m *model) show(s *stream, sent int) int {
 		m.send(s, c, source.ReasonWatch)
 	}
 	select {
-	case why := <-s.epochs.again:
+	case why := <-s.Epochs.Again:
 		m.say("a list is asked for: %s", why.Message)
 		return m.after(m.list(s, true))
 	default:
@@ -494,7 +495,7 @@ func (m *model) show(s *stream, sent int) int {
 	}
 }
 
-func (m *model) send(s *stream, c happened, reason source.Reason) {
+func (m *model) send(s *stream.Stream, c happened, reason source.Reason) {
 	body, at := c.body(), c.ResourceVersion
 	if reason != source.ReasonWatch {
 		at = ""
@@ -507,9 +508,9 @@ func (m *model) send(s *stream, c happened, reason source.Reason) {
 }
 
 // list lists what exists, behind a gap if the stream could be resumed, and again where the list does not compare.
-func (m *model) list(s *stream, gap bool) (version string) {
+func (m *model) list(s *stream.Stream, gap bool) (version string) {
 	why := source.Why{Cause: source.CauseExpired, Message: "compacted"}
-	if owed := s.lists.owed(); owed != (reader.Owed{}) {
+	if owed := s.Lists.Owed(); owed != (reader.Owed{}) {
 		why = owed.Why
 	}
 	for {
@@ -529,13 +530,13 @@ func (m *model) list(s *stream, gap bool) (version string) {
 			m.say("listed at %s", version)
 			return version
 		}
-		m.must(s.epochs.renew(m.t.Context(), rewound))
-		m.say("epoch %d: %v", s.epoch, rewound)
+		m.must(s.Epochs.Renew(m.t.Context(), rewound))
+		m.say("epoch %d: %v", s.Epoch, rewound)
 	}
 }
 
 // listOnce lists. Meanwhile changes go on, which a watch shows afterwards.
-func (m *model) listOnce(s *stream, begin source.Progress) error {
+func (m *model) listOnce(s *stream.Stream, begin source.Progress) error {
 	ctx := must.Within(m.t, time.Minute)
 	begin.Seen = time.Now()
 	if err := s.Note(ctx, begin); err != nil {

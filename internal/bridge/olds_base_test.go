@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -30,9 +31,9 @@ func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
 		f.send(t, s)
 	}
 	r.settle()
-	s.mu.Lock()
-	s.saved.Replay = checkpoint.Replay{To: "3", Number: 7}
-	s.mu.Unlock()
+	s.Mu.Lock()
+	s.Saved.Replay = checkpoint.Replay{To: "3", Number: 7}
+	s.Mu.Unlock()
 	for _, f := range p.frames[2:] {
 		f.send(t, s)
 	}
@@ -47,13 +48,13 @@ func TestOlds_what_is_published_again_is_whole_and_no_base(t *testing.T) {
 
 // A chain of patches goes on in an epoch whose versions compare with those before, and in no other.
 func TestOlds_of_another_epoch_are_a_base_where_versions_compare(t *testing.T) {
-	reselected := func(_ *testing.T, s *stream) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.epochs.takeEpoch(checkpoint.Owes{List: sequence.Reselect})
+	reselected := func(_ *testing.T, s *stream.Stream) {
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		s.Epochs.TakeEpoch(checkpoint.Owes{List: sequence.Reselect})
 	}
 	for name, c := range map[string]struct {
-		begin func(*testing.T, *stream)
+		begin func(*testing.T, *stream.Stream)
 		third string
 	}{"restored": {restored, "object"}, "reselected": {reselected, "merge-patch"}} {
 		t.Run(name, func(t *testing.T) {
@@ -62,9 +63,9 @@ func TestOlds_of_another_epoch_are_a_base_where_versions_compare(t *testing.T) {
 			for i, f := range p.frames {
 				if i == 2 {
 					r.settle()
-					before := s.epoch
+					before := s.Epoch
 					c.begin(t, s)
-					require.Greater(t, s.epoch, before)
+					require.Greater(t, s.Epoch, before)
 				}
 				f.send(t, s)
 			}
@@ -80,12 +81,12 @@ func TestOlds_of_another_epoch_are_a_base_where_versions_compare(t *testing.T) {
 }
 
 // republish publishes a frame again, as a resync does.
-func (f frame) republish(t *testing.T, s *stream) {
+func (f frame) republish(t *testing.T, s *stream.Stream) {
 	t.Helper()
-	s.status.State(source.Watching, nil)
-	s.tracker.Bookmark(strconv.Itoa(f.version))
+	s.Status.State(source.Watching, nil)
+	s.Tracker.Bookmark(strconv.Itoa(f.version))
 	id := source.Ident{Namespace: "default", Name: f.name, UID: f.uid, ResourceVersion: strconv.Itoa(f.version)}
-	ok, err := s.resyncer.republishOne(t.Context(), id, frameContent(f.body), 7, rate.NewLimiter(rate.Inf, 1))
+	ok, err := s.Resyncer.RepublishOne(t.Context(), id, frameContent(f.body), 7, rate.NewLimiter(rate.Inf, 1))
 	require.True(t, ok && err == nil, "%v %v", ok, err)
 }
 
@@ -106,7 +107,7 @@ func TestOlds_what_a_resync_publishes_otherwise_than_it_was_is_no_base(t *testin
 	r, s := restarted(t, log, p, 1, StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}, redacted)
 	p.frames[0].republish(t, s)
 	r.settle()
-	row, _ := s.ledger.Get("default/a")
+	row, _ := s.Ledger.Get("default/a")
 	assert.EqualValues(t, 0, row.Form, "a restart would take it for a base: %+v", row)
 	p.frames[1].send(t, s)
 	r.settle()
@@ -120,7 +121,7 @@ func TestOlds_what_only_a_resync_has_published_is_no_base(t *testing.T) {
 	log.limit = 800
 	r := start(t, log, &memoryStore{})
 	s := r.stream(&StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}})
-	s.saved.Owes = checkpoint.Owes{}
+	s.Saved.Owes = checkpoint.Owes{}
 	large := strings.Repeat("b", 900)
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"`+large+`","y":"1"}`, `"data":{"x":"`+large+`","y":"2"}`)
 	for _, f := range p.frames[:2] {
@@ -162,7 +163,7 @@ func TestOlds_are_no_base_in_another_partition(t *testing.T) {
 		log.partition = int32(min(i/2, 1))
 		f.send(t, s)
 		r.settle()
-		row, _ := s.ledger.Get("default/a")
+		row, _ := s.Ledger.Get("default/a")
 		assert.Equal(t, (i == 2), (row.Form == 0), "the row of event %d is %+v", i, row)
 	}
 	var got []string
@@ -199,7 +200,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	p := story(`"data":{"x":"a"}`, `"data":{"x":"b"}`, `"data":{"x":"c","y":"c"}`, `"data":{"x":"c","z":"d"}`)
 	r := start(t, log, store)
 	s := r.stream(patches())
-	s.saved.Owes = checkpoint.Owes{}
+	s.Saved.Owes = checkpoint.Owes{}
 	p.frames[0].send(t, s)
 	p.frames[1].send(t, s)
 	r.settle()
@@ -211,8 +212,8 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	r = start(t, log, store)
 	r.env.Client = p.client(t)
 	s = r.stream(patches())
-	require.NoError(t, s.before.prime(t.Context()))
-	objects, _ := s.before.cache.Total()
+	require.NoError(t, s.Before.Prime(t.Context()))
+	objects, _ := s.Before.Cache.Total()
 	require.Equal(t, 1, objects, "of %d objects it is known what was before", objects)
 	p.frames[2].send(t, s)
 	p.frames[3].send(t, s)

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -55,14 +56,14 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 				r.budget.SetLimit(16 << 10) // room for the previous states of few objects
 			}
 			s := r.stream(spec)
-			s.saved.Owes = checkpoint.Owes{} // as behind a first list
+			s.Saved.Owes = checkpoint.Owes{} // as behind a first list
 			p.gone = random.IntN(2) * at
-			require.NoError(t, s.before.prime(t.Context()))
-			at, _ = strconv.Atoi(s.tracker.Position())
+			require.NoError(t, s.Before.Prime(t.Context()))
+			at, _ = strconv.Atoi(s.Tracker.Position())
 			end := min(len(p.frames), at+1+random.IntN(200))
 			for i, f := range p.frames[at:end] {
 				f.send(t, s)
-				_, kept := s.before.cache.Total()
+				_, kept := s.Before.Cache.Total()
 				require.LessOrEqual(t, kept, r.budget.Limit()/4)
 				if i%50 == 49 {
 					require.NoError(t, r.commit(t.Context()))
@@ -166,7 +167,7 @@ func TestOlds_are_evicted_when_the_buffer_becomes_smaller(t *testing.T) {
 	p.current.Store(r.session)
 	p.SetBuffer(16 << 10)
 	assert.LessOrEqual(t, r.budget.Bytes(), r.budget.Limit()/4)
-	objects, _ := s.before.cache.Total()
+	objects, _ := s.Before.Cache.Total()
 	assert.Positive(t, objects)
 }
 
@@ -195,26 +196,26 @@ func BenchmarkEncodeFrom(b *testing.B) {
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test", Payload: payload}}
 			at := source.Stream{Resource: source.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}}
 			e := spec.Encoder(at)
-			s := (&stream{
-				identity: identity{Stream: at, spec: spec, encoder: e},
-				parts: parts{before: previousStates{
-					cache: previous.NewCache(delivery.NewBudget(1<<20), func() {}).Objects(true, false),
+			s := (&stream.Stream{
+				Identity: stream.Identity{Stream: at, Spec: spec, Encoder: e},
+				Parts: stream.Parts{Before: stream.PreviousStates{
+					Cache: previous.NewCache(delivery.NewBudget(1<<20), func() {}).Objects(true, false),
 				}},
-			}).assemble()
-			o := &delivery.Object{Stream: &s.publication, Key: "n/p"}
+			}).Assemble()
+			o := &delivery.Object{Stream: &s.Publication, Key: "n/p"}
 			o.Attempt = delivery.Attempt{Message: &sink.Message{}, Delta: delivery.Delta{Change: source.Change{
 				Op: source.Updated, Ident: source.Ident{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "48211734"},
 				Body: source.NewBody(raw),
 			}}}
 			data := must.Get(e.Data(&source.Change{Op: source.Updated, Body: source.NewBody(before)}))(b)
-			s.before.cache.Put(o.Key, previous.State{
-				UID: "u", Data: s.before.cache.Pack(data), Version: "48211700", Sequence: 1,
+			s.Before.Cache.Put(o.Key, previous.State{
+				UID: "u", Data: s.Before.Cache.Pack(data), Version: "48211700", Sequence: 1,
 			})
 			row := checkpoint.Row{UID: "u", ResourceVersion: "48211700", Sequence: 1}
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.before.encodeFrom(o, row); err != nil || !o.Attempt.Based {
+				if err := s.Before.EncodeFrom(o, row); err != nil || !o.Attempt.Based {
 					b.Fatal(err)
 				}
 			}
@@ -289,12 +290,12 @@ func TestOlds_a_filter_is_told_no_state_before_of_what_is_published_again(t *tes
 		f.send(t, s)
 	}
 	r.settle()
-	row, _ := s.ledger.Get("default/a")
+	row, _ := s.Ledger.Get("default/a")
 	a := &delivery.Attempt{Delta: delivery.Delta{Repeated: true, Change: source.Change{
 		Op: source.Updated, Ident: source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "2"}, Again: 5,
 		Body: source.NewBody([]byte(p.frames[1].body)),
 	}}}
-	assert.False(t, s.publication.filtered(a, row), "it is left out")
+	assert.False(t, s.Publication.Filtered(a, row), "it is left out")
 	expect(t, told, "1 added", "2 a", "2 unknown")
 	n := value(t, r.registry, "filter_errors_total") + value(t, r.registry, "old_objects_unknown_total")
 	assert.True(t, n == 0, "%v are counted", n)

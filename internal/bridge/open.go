@@ -6,31 +6,32 @@ import (
 	"fmt"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // open makes the far side of a stream from what the store has of it.
-func (p *session) open(spec *StreamSpec, at source.Stream) (*stream, error) {
+func (p *session) open(spec *StreamSpec, at source.Stream) (*stream.Stream, error) {
 	name := at.Name()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range p.streams {
-		if o.name == name {
+		if o.Name == name {
 			return nil, fmt.Errorf("BUG: stream %s is open", name)
 		}
 	}
 	saved, known := p.state.Streams[name]
-	s := openStream(p.env, spec, at, Opening{
+	s := stream.Open(p.env, spec, at, stream.Opening{
 		Saved: saved, Known: known, Rows: p.state.Rows[name], Resyncs: !known && p.resyncNew && !spec.SkipSnapshot,
 		Entered: p.entered(spec, at), Previous: p.previous(spec),
 		Metrics: p.cfg.Metrics.Stream(p.name, name), Incidents: p.incidents.Stream(name),
 	})
 	if saved.Retiring {
-		s.left = inNamespaces(p.state.Rows[name])
+		s.Left = inNamespaces(p.state.Rows[name])
 	}
 	delete(p.state.Rows, name)
 	p.streams = append(p.streams, s)
-	s.begin()
+	s.Begin()
 	return s, nil
 }
 

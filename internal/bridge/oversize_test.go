@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -43,7 +44,7 @@ func (l *keepingLog) Keep(_ context.Context, name string, data []byte) (string, 
 }
 
 // sendBody is send for an object with a body of so many bytes.
-func sendBody(t *testing.T, s *stream, op source.Op, name, version string, size int) {
+func sendBody(t *testing.T, s *stream.Stream, op source.Op, name, version string, size int) {
 	t.Helper()
 	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"` + name +
 		`","namespace":"default"},"data":{"x":"` +
@@ -57,7 +58,7 @@ func sendBody(t *testing.T, s *stream, op source.Op, name, version string, size 
 
 // story sends three states of an object, the second of them too large, and returns what the log has of each: type,
 // payload, size and reference.
-func (r *rig) story(s *stream, log *fakeLog) []string {
+func (r *rig) story(s *stream.Stream, log *fakeLog) []string {
 	r.t.Helper()
 	sendBody(r.t, s, source.Added, "a", "1", 10)
 	sendBody(r.t, s, source.Updated, "a", "2", 2000)
@@ -99,7 +100,7 @@ func TestOversize_what_is_too_large_is_published_without_its_object(t *testing.T
 			value(t, r.registry, "oversized_total"); failures != 0 || oversized != 2 {
 			t.Errorf("%v failures and %v too large are counted", failures, oversized)
 		}
-		assert.Equal(t, "2", s.tracker.Position(), "the position")
+		assert.Equal(t, "2", s.Tracker.Position(), "the position")
 	}
 }
 

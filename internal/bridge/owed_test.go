@@ -24,8 +24,8 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	r, s := saved(t, log, store)
 	owed := func(when string, want reader.Owed) {
 		t.Helper()
-		assert.Equal(t, want, s.lists.owed(), "%s: owed", when)
-		has := store.state.Streams[s.name].Owes
+		assert.Equal(t, want, s.Lists.Owed(), "%s: owed", when)
+		has := store.state.Streams[s.Name].Owes
 		assert.Equal(t, want.Version, has.Version, "%s: the store", when)
 		assert.Equal(t, want.Message, has.Message, "%s: the store", when)
 		assert.Equal(t, want.Version != "", has.List == sequence.Relist, "%s: the store", when)
@@ -64,10 +64,10 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 func TestHistory_nothing_is_owed_where_a_list_that_was_heard_of_is_complete(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	_, s := saved(t, log, store)
-	s.saved.Announced = "an older one"
-	assert.Equal(t, (reader.Owed{}), s.lists.owed(), "owed")
-	s.saved.Owes = checkpoint.Owes{List: sequence.Relist, Version: "40", Cause: "expired"}
-	owed := s.lists.owed()
+	s.Saved.Announced = "an older one"
+	assert.Equal(t, (reader.Owed{}), s.Lists.Owed(), "owed")
+	s.Saved.Owes = checkpoint.Owes{List: sequence.Relist, Version: "40", Cause: "expired"}
+	owed := s.Lists.Owed()
 	assert.False(t, owed.Announced, "owed %+v, and another gap was announced", owed)
 }
 
@@ -104,9 +104,9 @@ func TestRun_does_first_what_a_dead_process_owes(t *testing.T) {
 		})
 		s := b.only(t)
 		must.Happen(t, "the end of what was owed", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.saved.Owes.List == sequence.Nothing
+			s.Mu.Lock()
+			defer s.Mu.Unlock()
+			return s.Saved.Owes.List == sequence.Nothing
 		})
 		require.NoError(t, b.stop())
 		assert.Equal(t, checkpoint.Owes{}, store.state.Streams["configmaps.v1"].Owes, "%s: it is done, and the store says",

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
@@ -118,7 +119,7 @@ func (p *past) client(t *testing.T) *kube.Client {
 	return client
 }
 
-func (f frame) send(t *testing.T, s *stream) {
+func (f frame) send(t *testing.T, s *stream.Stream) {
 	t.Helper()
 	body := source.NewBody([]byte(f.body))
 	version := strconv.Itoa(f.version)
@@ -146,12 +147,12 @@ func story(bodies ...string) *past {
 }
 
 // restarted returns a stream of a pipeline that has published the frames, and was stopped and started since.
-func restarted(t *testing.T, log readableLog, p *past, n int, before, after StreamSpec) (*rig, *stream) {
+func restarted(t *testing.T, log readableLog, p *past, n int, before, after StreamSpec) (*rig, *stream.Stream) {
 	t.Helper()
 	store := &memoryStore{}
 	r := start(t, log, store)
 	s := r.stream(&before)
-	s.saved.Owes = checkpoint.Owes{} // as behind a first list
+	s.Saved.Owes = checkpoint.Owes{} // as behind a first list
 	for _, f := range p.frames[:n] {
 		f.send(t, s)
 	}
@@ -161,7 +162,7 @@ func restarted(t *testing.T, log readableLog, p *past, n int, before, after Stre
 	r = start(t, log, store)
 	r.env.Client = p.client(t)
 	s = r.stream(&after)
-	require.NoError(t, s.before.prime(t.Context()))
+	require.NoError(t, s.Before.Prime(t.Context()))
 	return r, s
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -41,8 +42,13 @@ type (
 	RejectedError = delivery.RejectedError
 	// WriterError says that another process publishes as a pipeline.
 	WriterError = delivery.WriterError
+	// Resync is one publication of everything that a stream has, and ResyncState how far it is.
+	Resync      = stream.Resync
+	ResyncState = stream.ResyncState
+	// Refusal is why the broker takes nothing of an object.
+	Refusal = stream.Refusal
 	// StreamState is how a stream is doing.
-	StreamState = Report
+	StreamState = stream.Report
 	// Exclusion leaves resources out of a [Wildcard].
 	Exclusion = membership.Exclusion
 )
@@ -52,6 +58,16 @@ const (
 	RejectOversize = delivery.RejectOversize
 	ReduceOversize = delivery.ReduceOversize
 	StoreOversize  = delivery.StoreOversize
+)
+
+// The states of a resync.
+const (
+	ResyncRefused = stream.ResyncRefused
+	ResyncQueued  = stream.ResyncQueued
+	ResyncRunning = stream.ResyncRunning
+	ResyncDone    = stream.ResyncDone
+	ResyncFailed  = stream.ResyncFailed
+	ResyncEmpty   = stream.ResyncEmpty
 )
 
 // Config says what a pipeline consists of. All fields are needed except Siblings, Target, Watches, Namespaces,
@@ -161,7 +177,7 @@ func New(c Config) *Pipeline {
 		c.Drain = defaultDrain
 	}
 	if c.ResyncRate == 0 {
-		c.ResyncRate = resyncRate
+		c.ResyncRate = stream.ResyncRate
 	}
 	p := &Pipeline{cfg: c, buffer: c.Buffer, next: pointers(c.Streams)}
 	c.Metrics.Add(p)

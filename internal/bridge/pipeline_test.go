@@ -24,6 +24,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -32,10 +33,10 @@ import (
 )
 
 // underWay reports whether the only change of default/a was handed to the sink.
-func underWay(s *stream) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.pending["default/a"]
+func underWay(s *stream.Stream) bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	o := s.Pending["default/a"]
 	return o != nil && len(o.Pending) == 0
 }
 
@@ -75,7 +76,7 @@ func TestPipeline_keeps_every_state_once_and_in_order_under_faults(t *testing.T)
 		r.settle()
 		did.check(t, log)
 		require.Equal(t, 1, log.most, "messages of an object were unacknowledged at a time")
-		require.Equal(t, "299", s.tracker.Position(), "position, want the version before the last")
+		require.Equal(t, "299", s.Tracker.Position(), "position, want the version before the last")
 		_ = r.stop()
 	}
 }
@@ -96,7 +97,7 @@ func TestPipeline_a_crash_repeats_nothing(t *testing.T) {
 		for at, died := 0, false; !died || at < len(frames); {
 			log.faults = flaky(seed)
 			r, s := startStream(t, log, store)
-			at, _ = strconv.Atoi(s.tracker.Position())
+			at, _ = strconv.Atoi(s.Tracker.Position())
 			end := min(len(frames), at+1+random.IntN(200))
 			for i, f := range frames[at:end] {
 				send(t, s, source.Updated, f.Name, "u-"+f.Name, f.ResourceVersion, source.ReasonWatch)
@@ -200,7 +201,7 @@ func (s *slowDisk) Commit(ctx context.Context, b *checkpoint.Batch) error {
 
 // comeAndGo has a watch show an object and its deletion, and so on, a hundred changes a second, until ctx ends. It
 // returns how many it has shown.
-func comeAndGo(ctx context.Context, s *stream) (shown *atomic.Int64, wait func()) {
+func comeAndGo(ctx context.Context, s *stream.Stream) (shown *atomic.Int64, wait func()) {
 	shown = &atomic.Int64{}
 	shown.Store(10)
 	var reading sync.WaitGroup
@@ -245,11 +246,11 @@ func TestPipeline_whose_checkpoint_or_position_stays_reads_no_more_than_there_is
 		bounded(5 * time.Minute)
 		before := shown.Load()
 		disk.full.Store(false)
-		stuck := s.tracker.Open("", time.Now())
+		stuck := s.Tracker.Open("", time.Now())
 		bounded(5 * time.Minute)
 		require.Greater(t, shown.Load(), before, "the checkpoint was saved again")
 		before = shown.Load()
-		s.tracker.Settle(stuck)
+		s.Tracker.Settle(stuck)
 		bounded(time.Minute)
 		require.Greater(t, shown.Load(), before+100, "the position moves again")
 		cancel()
@@ -264,7 +265,7 @@ func TestPipeline_goes_on_beside_a_stream_whose_position_stays(t *testing.T) {
 		_, _, r, s := listed(t, "10")
 		other := r.in("another")
 		snapshot(t, other, "10")
-		s.tracker.Open("", time.Now())
+		s.Tracker.Open("", time.Now())
 		ctx, cancel := context.WithCancel(t.Context())
 		stays, wait := comeAndGo(ctx, s)
 		during := func(d time.Duration) {
@@ -303,15 +304,15 @@ func TestStream_may_read_what_makes_room(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, r, s := listed(t, "10")
-			s.tracker = ledger.NewTracker(c.position)
-			s.store.position.Store(&c.saved)
-			s.epochs.held, s.saved.Owes.List = c.held, c.list
+			s.Tracker = ledger.NewTracker(c.position)
+			s.Store.Position.Store(&c.saved)
+			s.Epochs.Held, s.Saved.Owes.List = c.held, c.list
 			for range c.pending {
-				s.tracker.Open("", time.Now())
+				s.Tracker.Open("", time.Now())
 			}
-			s.ledger = ledger.New(map[string]checkpoint.Row{"o": {Deleted: true, Version: 10}}, r.budget.Hold)
+			s.Ledger = ledger.New(map[string]checkpoint.Row{"o": {Deleted: true, Version: 10}}, r.budget.Hold)
 			r.budget.SetLimit(1)
-			assert.Equal(t, c.want, s.mayRead())
+			assert.Equal(t, c.want, s.MayRead())
 		})
 	}
 }
@@ -328,7 +329,7 @@ func TestPipeline_does_not_wait_for_what_is_held_of_a_stream_that_retires(t *tes
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { assert.NoError(t, r.retire(t.Context(), ctx, s, always(source.ReasonDeselected), "a test")) })
-		must.Happen(t, "the end of all other objects", func() bool { return s.ledger.Len() <= 1 && s.refusals.lacks() })
+		must.Happen(t, "the end of all other objects", func() bool { return s.Ledger.Len() <= 1 && s.Refusals.Lacks() })
 		assert.Zero(t, r.budget.Gone())
 		cancel()
 		running.Wait()
@@ -346,9 +347,9 @@ func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
 	require.ErrorIs(t, r.commit(t.Context()), store.fail, "the commit ends with the store's error")
 	store.fail = nil
 	require.NoError(t, r.commit(t.Context()))
-	got := len(store.state.Rows[s.name])
+	got := len(store.state.Rows[s.Name])
 	assert.Equal(t, 2, got, "the store has %d rows, want both", got)
-	assert.Equal(t, "1", store.state.Streams[s.name].Position, "the store has position, want 1")
+	assert.Equal(t, "1", store.state.Streams[s.Name].Position, "the store has position, want 1")
 }
 
 func TestPipeline_has_one_unacknowledged_event_of_an_object(t *testing.T) {

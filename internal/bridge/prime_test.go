@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -81,7 +82,7 @@ func TestPrime_asks_only_for_what_is_wanted(t *testing.T) {
 	assert.Equal(t, 0, p.asked, "lists were asked for")
 	r := start(t, newReadableLog(), &memoryStore{})
 	r.env.Client = p.client(t)
-	if err := r.stream(&StreamSpec{Olds: true}).before.prime(t.Context()); err != nil || p.asked != 0 {
+	if err := r.stream(&StreamSpec{Olds: true}).Before.Prime(t.Context()); err != nil || p.asked != 0 {
 		t.Errorf("%d lists were asked for where there was nothing before, %v", p.asked, err)
 	}
 }
@@ -93,9 +94,9 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	spec := StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}}
 	r := start(t, log, store)
 	s := r.stream(&spec)
-	s.saved.Owes = checkpoint.Owes{}
+	s.Saved.Owes = checkpoint.Owes{}
 	p.frames[0].send(t, s)
-	s.tracker.Bookmark("1")
+	s.Tracker.Bookmark("1")
 	r.settle()
 	require.NoError(t, r.commit(t.Context()))
 	_ = r.stop()
@@ -105,7 +106,7 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	r = start(t, log, store)
 	r.env.Client = p.client(t)
 	s = r.stream(&spec)
-	require.NoError(t, s.before.prime(t.Context()))
+	require.NoError(t, s.Before.Prime(t.Context()))
 	p.frames[1].send(t, s)
 	r.settle()
 	got := passing(t, log.fakeLog)
@@ -138,7 +139,7 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	spec := func() *StreamSpec { return &StreamSpec{Encoding: encode.Config{Payload: encode.MergePatch}} }
 	r := start(t, log, store)
 	s := r.stream(spec())
-	s.saved.Owes = checkpoint.Owes{}
+	s.Saved.Owes = checkpoint.Owes{}
 	p.frames[0].send(t, s)
 	other.send(t, s)
 	r.settle()
@@ -148,9 +149,9 @@ func TestPrime_holds_a_stream_up_for_no_longer_than_it_may(t *testing.T) {
 	r.env.Client, r.env.PrimeTime = client, 100*time.Millisecond
 	s = r.stream(spec())
 	began := time.Now()
-	require.NoError(t, s.before.prime(t.Context()))
-	assert.LessOrEqual(t, time.Since(began), primeTime*9/10, "it took")
-	objects, _ := s.before.cache.Total()
+	require.NoError(t, s.Before.Prime(t.Context()))
+	assert.LessOrEqual(t, time.Since(began), stream.PrimeTime*9/10, "it took")
+	objects, _ := s.Before.Cache.Total()
 	assert.Equal(t, 1, objects, "of %d objects it is known what was before, want 1", objects)
 	next := p.frames[1]
 	next.version = 3

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -118,7 +119,7 @@ func TestRepair_a_log_with_something_else_in_the_place_has_lost(t *testing.T) {
 		must.Get(log.store(m))(t)
 	}
 	r := start(t, log, store)
-	assert.Equal(t, sequence.Repair, r.stream(nil).saved.Owes.List, "the loss is not noticed")
+	assert.Equal(t, sequence.Repair, r.stream(nil).Saved.Owes.List, "the loss is not noticed")
 }
 
 func TestPipeline_starts_again_where_its_log_lost_something(t *testing.T) {
@@ -143,7 +144,7 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 		_ = r.stop()
 		for range 2 {
 			log.forgetIDs()
-			var s *stream
+			var s *stream.Stream
 			r, s = startStream(t, log, store)
 			note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "too old"}})
 			if saved {

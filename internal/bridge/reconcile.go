@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
@@ -50,7 +51,7 @@ type reconciler struct {
 
 // run is a stream that is read.
 type run struct {
-	*stream
+	*stream.Stream
 	// stop is closed when the stream is to end, and stopping true then.
 	stop     chan struct{}
 	stopping bool
@@ -84,7 +85,7 @@ func (r *reconciler) reconcile(ctx context.Context) error {
 		in := r.look()
 		later, err := r.carryOut(ctx, &in)
 		if err != nil || ctx.Err() != nil {
-			return ended(err)
+			return stream.Ended(err)
 		}
 		select {
 		case <-in.changed[0]:
@@ -198,11 +199,11 @@ func (r *reconciler) occupied(name string) bool {
 // stop stops the streams that are not to go on as they run, and what is under way for others that are to do something
 // else. It returns when to look again.
 func (r *reconciler) stop(in *inputs, now time.Time) (later time.Duration) {
-	later = longestDoubt
+	later = stream.LongestDoubt
 	for _, run := range r.runs {
 		stays, again := r.stays(run, in, now)
 		if again {
-			later = firstDoubt
+			later = stream.FirstDoubt
 		}
 		if !stays && !run.stopping {
 			run.stopping = true
@@ -219,18 +220,18 @@ func (r *reconciler) stop(in *inputs, now time.Time) (later time.Duration) {
 
 // stays reports whether a stream goes on as it runs, and whether that has to be looked at again.
 func (r *reconciler) stays(run *run, in *inputs, now time.Time) (stays, again bool) {
-	a := r.assignments[run.name]
+	a := r.assignments[run.Name]
 	if a == nil {
 		return false, false
 	}
 	if a.Action == membership.Run {
-		return a.Stream == run.At() && r.specs[a.Spec] == run.spec && a.Same && len(a.From) == 1, false
+		return a.Stream == run.At() && r.specs[a.Spec] == run.Spec && a.Same && len(a.From) == 1, false
 	}
 	if a.Action == membership.Detach { // the API server may be about to serve it again, and to read it will tell
-		return slices.Contains(r.specs, run.spec), false
+		return slices.Contains(r.specs, run.Spec), false
 	}
 	_, exists := in.namespaces.All[run.Namespace]
-	if a.Why != membership.Left || exists || run.ledger.Len() == 0 {
+	if a.Why != membership.Left || exists || run.Ledger.Len() == 0 {
 		return false, false
 	}
 	if run.left.IsZero() {
@@ -251,10 +252,10 @@ func (r *reconciler) start(ctx context.Context, a *membership.Assignment) error 
 	if err != nil {
 		return err
 	}
-	s.call(a.Called)
-	one := &run{stream: s, stop: make(chan struct{})}
-	r.runs[s.name] = one
-	delete(r.ran, s.name)
+	s.Call(a.Called)
+	one := &run{Stream: s, stop: make(chan struct{})}
+	r.runs[s.Name] = one
+	delete(r.ran, s.Name)
 	r.group.Go(func() error { return r.read(ctx, one) })
 	return nil
 }
@@ -262,20 +263,20 @@ func (r *reconciler) start(ctx context.Context, a *membership.Assignment) error 
 // read reads a stream until ctx ends, or the stream is stopped: then all that was read is in the log, and committed,
 // and the stream is only stored. The error is permanent.
 func (r *reconciler) read(ctx context.Context, one *run) error {
-	s := one.stream
-	if err := s.read(ctx, one.stop); err != nil || ctx.Err() != nil {
-		return ended(err)
+	s := one.Stream
+	if err := s.Read(ctx, one.stop); err != nil || ctx.Err() != nil {
+		return stream.Ended(err)
 	}
-	if err := s.tracker.Await(ctx); err != nil {
-		return ended(err)
+	if err := s.Tracker.Await(ctx); err != nil {
+		return stream.Ended(err)
 	}
 	if err := r.save(ctx); err != nil { // no mark may pass what the stream has published
-		return ended(err)
+		return stream.Ended(err)
 	}
 	r.close(s)
 	r.tell(ctx, func() {
-		delete(r.runs, s.name)
-		r.ran[s.name] = s.spec
+		delete(r.runs, s.Name)
+		r.ran[s.Name] = s.Spec
 	})
 	return nil
 }
@@ -290,7 +291,7 @@ func (r *reconciler) do(ctx context.Context, streams []string, something func(ct
 	r.group.Go(func() error {
 		defer cancel()
 		if err := something(ctx, asked); err != nil {
-			return ended(err)
+			return stream.Ended(err)
 		}
 		r.tell(ctx, func() {
 			for _, name := range streams {
@@ -366,7 +367,7 @@ func (r *reconciler) retireStored(ctx context.Context, in *inputs, a *membership
 		if !gone {
 			var err error
 			if reason, err = r.reasons(asked, at); err != nil {
-				return ended(ctx.Err()) // there is another plan
+				return stream.Ended(ctx.Err()) // there is another plan
 			}
 		}
 		s, err := r.openRetiring(spec, at, string(why))

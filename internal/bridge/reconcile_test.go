@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -106,7 +107,7 @@ func TestReconciler_begins_nothing_in_a_namespace_that_is_being_deleted(t *testi
 		defer b.session(t).mu.Unlock()
 		return len(b.session(t).unbegun) == 0
 	})
-	assert.Equal(t, "configmaps.v1/default", b.only(t).name, "open")
+	assert.Equal(t, "configmaps.v1/default", b.only(t).Name, "open")
 }
 
 func TestReconciler_waits_for_what_was_deleted_with_a_namespace(t *testing.T) {
@@ -126,16 +127,16 @@ func TestReconciler_waits_for_what_was_deleted_with_a_namespace(t *testing.T) {
 		"it exists":                {true, one, membership.Left, time.Time{}, false},
 		"the resource is what was": {false, one, membership.Gone, time.Time{}, false},
 	} {
-		s := &stream{
-			identity: identity{name: "s", Stream: source.Stream{Namespace: "shop"}},
-			state:    state{ledger: ledger.New(c.rows, nil)},
+		s := &stream.Stream{
+			Identity: stream.Identity{Name: "s", Stream: source.Stream{Namespace: "shop"}},
+			State:    stream.State{Ledger: ledger.New(c.rows, nil)},
 		}
 		in := &inputs{namespaces: membership.Namespaces{Known: true, All: map[string]catalog.Namespace{}}}
 		if c.exists {
 			in.namespaces.All["shop"] = catalog.Namespace{}
 		}
 		r := &reconciler{assignments: map[string]*membership.Assignment{"s": {Action: membership.Retire, Why: c.why}}}
-		stays, again := r.stays(&run{stream: s, left: c.left}, in, now)
+		stays, again := r.stays(&run{Stream: s, left: c.left}, in, now)
 		assert.True(t, stays == c.want && again == c.want, "%s: %v, %v", name, stays, again)
 	}
 }
@@ -151,10 +152,10 @@ func TestRetire_saves_its_epoch_before_it_publishes(t *testing.T) {
 		log.stored = func() {
 			state, err := store.Load(t.Context())
 			assert.NoError(t, err)
-			saved = state.Streams[s.name]
+			saved = state.Streams[s.Name]
 		}
 	})
-	before := s.epoch
+	before := s.Epoch
 	require.NoError(t, r.retire(t.Context(), t.Context(), s, always(source.ReasonDeselected), "a test"))
 	last := must.Get(encode.StateOf(&log.log[len(log.log)-1]))(t)
 	assert.True(t, saved.Retiring && saved.Epoch == last.Sequence.Epoch && saved.Epoch > before,

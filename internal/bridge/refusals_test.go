@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
@@ -92,7 +93,7 @@ func TestRefused_end_is_told_by_a_stream_that_retires(t *testing.T) {
 	refuse(log, "stuck")
 	b = runIn(t, w, log, store, shop)
 	must.Happen(t, "the refusal", func() bool {
-		return slices.ContainsFunc(b.session(t).opened(), func(s *stream) bool { return s.refusals.lacks() })
+		return slices.ContainsFunc(b.session(t).opened(), func(s *stream.Stream) bool { return s.Refusals.Lacks() })
 	})
 	require.NoError(t, b.stop())
 	refuse(log)
@@ -110,7 +111,7 @@ func TestRefused_end_is_told_once_the_broker_takes_it(t *testing.T) {
 	begun(t, b, log.fakeLog, []StreamSpec{entry})
 	refuse(log, "stuck")
 	w.remove("configmaps", "shop/stuck")
-	must.Happen(t, "the refusal", b.only(t).refusals.lacks)
+	must.Happen(t, "the refusal", b.only(t).Refusals.Lacks)
 	w.put("configmaps", "shop/one", "a=b") // the position passes the end
 	must.Happen(t, "what comes after", func() bool { return slices.Contains(alive(log.fakeLog), "shop/one 5") })
 	require.NoError(t, b.stop())
@@ -118,7 +119,7 @@ func TestRefused_end_is_told_once_the_broker_takes_it(t *testing.T) {
 	b = runIn(t, w, log, store, entry)
 	must.Happen(t, "the end", func() bool { return slices.Equal(alive(log.fakeLog), []string{"shop/one 5"}) })
 	assert.Zero(t, strings.Count(strings.Join(log.lines(), "\n"), "gap"), "an audit has found it")
-	must.Happen(t, "nothing to be buffered", func() bool { return b.only(t).env.Budget.Count() == 0 })
+	must.Happen(t, "nothing to be buffered", func() bool { return b.only(t).Env.Budget.Count() == 0 })
 	require.NoError(t, b.stop())
 }
 
@@ -130,9 +131,9 @@ func TestRefused_object_is_not_read_from_before_what_a_watch_has_shown(t *testin
 	refuse(log, "stuck")
 	entry := StreamSpec{Resource: "configmaps"}
 	b := runIn(t, w, log, &memoryStore{}, entry)
-	b.watches(t, b.only(t).name)
+	b.watches(t, b.only(t).Name)
 	s := b.only(t)
-	must.Happen(t, "the refusal", s.refusals.lacks)
+	must.Happen(t, "the refusal", s.Refusals.Lacks)
 	ticket := must.Get(s.Admit(t.Context(), fmt.Sprint(w.version+1), 1))(t)
 	w.remove("configmaps", "shop/stuck")
 	w.put("configmaps", "shop/one", "a=b")
@@ -143,10 +144,10 @@ func TestRefused_object_is_not_read_from_before_what_a_watch_has_shown(t *testin
 		})
 	})
 	refuse(log)
-	s.refusals.retry(t.Context(), "shop/stuck")
+	s.Refusals.Retry(t.Context(), "shop/stuck")
 	must.Happen(t, "an end of what is under way", func() bool { return b.session(t).delivery.InFlight.Count() == 0 })
 	assert.Equal(t, []string{"shop/one 5"}, alive(log.fakeLog))
-	s.tracker.Settle(uint64(ticket))
+	s.Tracker.Settle(uint64(ticket))
 	require.NoError(t, b.stop())
 }
 
@@ -158,7 +159,7 @@ func TestRefused_objects_are_handed_over(t *testing.T) {
 	refuse(log, "stuck")
 	b := runIn(t, w, log, store, StreamSpec{Resource: "widgets.v1beta1.x"})
 	must.Happen(t, "the list", func() bool { return len(log.lines()) == 3 })
-	b.watches(t, b.only(t).name)
+	b.watches(t, b.only(t).Name)
 	require.NoError(t, b.stop())
 	refuse(log)
 	b = runIn(t, w, log, store, StreamSpec{Resource: "widgets.v1.x"})
@@ -237,8 +238,8 @@ func (b *bridge) settles(t *testing.T) {
 	must.Succeed(t, "an end of what is under way", func() error {
 		open := b.session(t).opened()
 		for _, s := range open {
-			if n := s.tracker.Pending(); n > 0 {
-				return fmt.Errorf("stream %s has %d pending, retiring %v", s.name, n, s.saved.Retiring)
+			if n := s.Tracker.Pending(); n > 0 {
+				return fmt.Errorf("stream %s has %d pending, retiring %v", s.Name, n, s.Saved.Retiring)
 			}
 		}
 		if len(open) == 0 {
@@ -253,42 +254,42 @@ func TestRefused_repetition_leaves_a_resync_due_that_is_not_begun_at_once(t *tes
 	log, _, r, s := listed(t, "10", "a u1 5")
 	log.set(func() { log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.Subject, ".a") } })
 	r.env.Client = (&lister{objects: []string{"a u1 5"}}).client(t)
-	stop := s.resyncsDue(t)
-	must.Happen(t, "two resyncs", func() bool { return s.resyncCount() == 2 })
-	s.resyncer.resync.mu.Lock()
-	assert.Equal(t, 2*firstResyncAgain, s.resyncer.resync.after)
-	s.resyncer.resync.mu.Unlock()
+	stop := resyncsDue(t, s)
+	must.Happen(t, "two resyncs", func() bool { return resyncCount(s) == 2 })
+	s.Resyncer.Resync.Mu.Lock()
+	assert.Equal(t, 2*stream.FirstResyncAgain, s.Resyncer.Resync.After)
+	s.Resyncer.Resync.Mu.Unlock()
 	refuse(log)
 	must.Happen(t, "one that is complete", func() bool { return completeness(log.fakeLog) == "true" })
 	must.Happen(t, "nothing to be due", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return !s.saved.ResyncDue
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return !s.Saved.ResyncDue
 	})
 	stop()
-	assert.True(t, s.resyncer.resync.mayBegin(time.Now(), true), "the next one waits")
+	assert.True(t, s.Resyncer.Resync.MayBegin(time.Now(), true), "the next one waits")
 }
 
 // resyncsDue has a stream that watches make the resyncs that are due, as one is, until stop is called.
-func (s *stream) resyncsDue(t *testing.T) (stop func()) {
+func resyncsDue(t *testing.T, s *stream.Stream) (stop func()) {
 	t.Helper()
-	s.status.State(source.Watching, nil)
-	s.mu.Lock()
-	s.saved.ResyncDue = true
-	s.mu.Unlock()
+	s.Status.State(source.Watching, nil)
+	s.Mu.Lock()
+	s.Saved.ResyncDue = true
+	s.Mu.Unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { s.resyncer.run(ctx) })
+	running.Go(func() { s.Resyncer.Run(ctx) })
 	return func() {
 		cancel()
 		running.Wait()
 	}
 }
 
-func (s *stream) resyncCount() int {
-	s.resyncer.resync.mu.Lock()
-	defer s.resyncer.resync.mu.Unlock()
-	return len(s.resyncer.resync.ended)
+func resyncCount(s *stream.Stream) int {
+	s.Resyncer.Resync.Mu.Lock()
+	defer s.Resyncer.Resync.Mu.Unlock()
+	return len(s.Resyncer.Resync.Ended)
 }
 
 // What the log has lost is repaired, without an object. Only a resync tells a consumer what has gone.
@@ -298,11 +299,11 @@ func TestRefused_object_leaves_a_resync_due_behind_a_repair(t *testing.T) {
 	log.lose(2)
 	refuse(log, "a")
 	r, s := startStream(t, log, store)
-	require.Equal(t, sequence.Repair, s.saved.Owes.List)
+	require.Equal(t, sequence.Repair, s.Saved.Owes.List)
 	snapshot(t, s, "20", "a u1 5", "b u2 6")
 	r.settle()
 	assert.Equal(t, "false", completeness(log.fakeLog))
-	assert.True(t, s.saved.ResyncDue)
+	assert.True(t, s.Saved.ResyncDue)
 	r.stopSaved()
 }
 
@@ -314,7 +315,7 @@ func TestRefused_object_whose_name_another_one_had_survives_a_crash_between_both
 	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Added, "a", "u2", "12", source.ReasonWatch)
 	r.settle()
-	require.True(t, s.refusals.lacks())
+	require.True(t, s.Refusals.Lacks())
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "12"})
 	refuse(log)
 	log.set(func() { log.fails = func(m *sink.Message) bool { return strings.Contains(m.ID, "u2.") } })
@@ -322,7 +323,7 @@ func TestRefused_object_whose_name_another_one_had_survives_a_crash_between_both
 	must.Happen(t, "the end", func() bool { return slices.Contains(log.lines(), "deleted default/a u1 5 watch") })
 	require.NoError(t, r.save(t.Context()))
 	want := checkpoint.Refused{Key: "default/a", Changes: 2, Version: "12"}
-	assert.Equal(t, []checkpoint.Refused{want}, store.state.Streams[s.name].Refused)
+	assert.Equal(t, []checkpoint.Refused{want}, store.state.Streams[s.Name].Refused)
 	r.stopSaved()
 	log.set(func() { log.fails = nil })
 	r, s = startStream(t, log, store)
@@ -339,7 +340,7 @@ func TestRefused_object_whose_name_another_one_had_has_its_own_end(t *testing.T)
 	send(t, s, source.Deleted, "a", "u1", "11", source.ReasonWatch)
 	send(t, s, source.Added, "a", "u2", "12", source.ReasonWatch)
 	r.settle()
-	require.True(t, s.refusals.lacks())
+	require.True(t, s.Refusals.Lacks())
 	refuse(log)
 	send(t, s, source.Deleted, "a", "u2", "13", source.ReasonWatch)
 	r.settle()
@@ -351,7 +352,7 @@ func TestRefused_object_whose_name_another_one_had_has_its_own_end(t *testing.T)
 	})
 	assert.Equal(t, "deleted default/a u1 5 relist 3", log.lines()[len(log.lines())-1])
 	assert.Empty(t, alive(log.fakeLog))
-	assert.False(t, s.refusals.lacks())
+	assert.False(t, s.Refusals.Lacks())
 	r.stopSaved()
 }
 
@@ -368,9 +369,9 @@ func TestRefused_changes_are_counted_once_by_all_processes(t *testing.T) {
 	}
 	refused := func() []checkpoint.Refused {
 		s := b.only(t)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.saved.Refused
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return s.Saved.Refused
 	}
 	want := []checkpoint.Refused{{Key: "shop/stuck", Changes: 3, Version: fmt.Sprint(w.version)}}
 	must.Happen(t, "the refusals", func() bool { return slices.Equal(refused(), want) })
@@ -402,20 +403,20 @@ func TestRefused_object_does_not_keep_a_rewind_from_ending(t *testing.T) {
 	r, s := startStream(t, log, store)
 	live(t, s, life)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
-	require.True(t, s.refusals.lacks())
+	require.True(t, s.Refusals.Lacks())
 	require.NoError(t, r.save(t.Context()))
-	assert.False(t, s.epochs.replaying())
-	s.status.State(source.Watching, nil)
-	s.mu.Lock()
-	assert.True(t, s.steady())
-	s.mu.Unlock()
+	assert.False(t, s.Epochs.Replaying())
+	s.Status.State(source.Watching, nil)
+	s.Mu.Lock()
+	assert.True(t, s.Steady())
+	s.Mu.Unlock()
 	refuse(log)
 	before := len(log.lines())
 	r.env.Client = lists(t, "20", "a u1 18")
-	s.refusals.retry(t.Context(), "default/a")
+	s.Refusals.Retry(t.Context(), "default/a")
 	settleNow(t, s)
 	assert.Equal(t, []string{"updated default/a u1 18 relist 2"}, log.lines()[before:], "it stands for both changes")
-	assert.False(t, s.refusals.lacks())
+	assert.False(t, s.Refusals.Lacks())
 	r.stopSaved()
 }
 
@@ -431,7 +432,7 @@ func TestRefused_end_does_not_keep_another_stream_from_taking_over(t *testing.T)
 	refuse(log, "stuck")
 	b.respecify(t, shop)
 	must.Happen(t, "the refusal", func() bool {
-		return slices.ContainsFunc(b.session(t).opened(), func(s *stream) bool { return s.refusals.lacks() })
+		return slices.ContainsFunc(b.session(t).opened(), func(s *stream.Stream) bool { return s.Refusals.Lacks() })
 	})
 	b.respecify(t, all)
 	b.watches(t, "configmaps.v1")
@@ -459,11 +460,11 @@ func lists(t *testing.T, version string, objects ...string) *kube.Client {
 }
 
 // retried has a stream try the object "default/a" as it is at a version.
-func (r *rig) retried(s *stream, version string, objects ...string) {
+func (r *rig) retried(s *stream.Stream, version string, objects ...string) {
 	r.t.Helper()
-	s.status.State(source.Watching, nil)
+	s.Status.State(source.Watching, nil)
 	r.env.Client = lists(r.t, version, objects...)
-	s.refusals.retry(r.t.Context(), "default/a")
+	s.Refusals.Retry(r.t.Context(), "default/a")
 	r.settle()
 }
 
@@ -477,7 +478,7 @@ func TestRefused_event_that_the_broker_had_taken_is_looked_for(t *testing.T) {
 	})
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
-	assert.False(t, s.refusals.lacks())
+	assert.False(t, s.Refusals.Lacks())
 	log.set(func() { log.faults = func() fault { return noFault }; log.refuse = nil })
 	send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
 	r.settle()
@@ -513,10 +514,10 @@ func TestRefused_event_that_cannot_be_looked_for_waits(t *testing.T) {
 	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
 	must.Happen(t, "it to be shown", func() bool { return r.delivery.Broker.Problem(nil) != nil })
 	assert.ErrorContains(t, r.delivery.Broker.Problem(nil), "no leader")
-	assert.False(t, s.refusals.lacks())
+	assert.False(t, s.Refusals.Lacks())
 	log.reads.Store(true)
 	r.settle()
-	assert.False(t, s.refusals.lacks())
+	assert.False(t, s.Refusals.Lacks())
 	require.NoError(t, r.delivery.Broker.Problem(nil))
 	_ = r.stop()
 	log.wg.Wait()
@@ -530,15 +531,15 @@ func TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older(t *testi
 	send(t, s, source.Updated, "a", "u1", "1001", source.ReasonWatch)
 	cause := &source.RewoundError{Stream: "other", Position: "1000", Server: "500"}
 	r.committing.Lock()
-	s.epochs.restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
+	s.Epochs.Restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
 	r.committing.Unlock()
 	close(gate)
 	r.settle()
 	log.set(func() { log.gate = nil })
-	require.NoError(t, s.epochs.renew(t.Context(), cause))
+	require.NoError(t, s.Epochs.Renew(t.Context(), cause))
 	relist(t, s, "500", "a u1 450")
 	r.settle()
-	require.True(t, s.refusals.lacks())
+	require.True(t, s.Refusals.Lacks())
 	r.stopSaved()
 	refuse(log)
 	r, s = startStream(t, log, store)
@@ -587,7 +588,7 @@ func TestRefused_object_that_waits_long_has_everything_read_again(t *testing.T) 
 		log.set(func() { tried = tries == 2 })
 		return tried
 	})
-	assert.Equal(t, 1, s.account.Incidents.Past().Rejections, "one event is refused")
+	assert.Equal(t, 1, s.Figures.Incidents.Past().Rejections, "one event is refused")
 	_ = r.stop()
 }
 
@@ -599,12 +600,12 @@ func TestRefused_event_is_rejected_behind_a_filter_that_leaves_out_what_follows(
 	refuse(log, "a")
 	live(t, s, []happening{{source.Updated, "a", "u1", "11"}, {source.Updated, "a", "u1", "12"}})
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
-	require.True(t, s.refusals.lacks())
+	require.True(t, s.Refusals.Lacks())
 	refuse(log)
 	r.retried(s, "20", "a u1 12")
 	lines := log.lines()
 	assert.Equal(t, "rejected default/a u1 12 relist 2", lines[len(lines)-1])
-	assert.False(t, s.refusals.lacks())
+	assert.False(t, s.Refusals.Lacks())
 	r.stopSaved()
 }
 
@@ -647,7 +648,7 @@ func TestRefused_changes_that_are_published_after_all_stand_for_themselves(t *te
 			refuse(log)
 			live(t, s, c.again)
 			assert.Equal(t, c.want, rates(log, before, "a"))
-			assert.False(t, s.refusals.lacks())
+			assert.False(t, s.Refusals.Lacks())
 			r.stopSaved()
 		})
 	}
@@ -700,8 +701,8 @@ func TestRefused_object_whose_version_is_no_number_is_found_by_an_audit(t *testi
 	refuse(log)
 	r, s = startStream(t, log, store)
 	r.retried(s, "v-3", "a u1 v-2")
-	require.True(t, s.refusals.lacks())
-	differing, done, err := s.auditor.audit(t.Context())
+	require.True(t, s.Refusals.Lacks())
+	differing, done, err := s.Auditor.Audit(t.Context())
 	require.NoError(t, err)
 	assert.True(t, done)
 	assert.Equal(t, []string{"default/a"}, differing)
@@ -715,11 +716,11 @@ func TestResync_that_is_due_remains_due_while_the_log_lacks_an_object(t *testing
 	live(t, s, []happening{{source.Updated, "a", "u1", "11"}})
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	r.env.Client = (&lister{objects: []string{"a u1 11"}, version: "20"}).client(t)
-	stop := s.resyncsDue(t)
+	stop := resyncsDue(t, s)
 	due := func() (due, later bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.saved.ResyncDue, !s.resyncer.resync.mayBegin(time.Now(), false)
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		return s.Saved.ResyncDue, !s.Resyncer.Resync.MayBegin(time.Now(), false)
 	}
 	must.Happen(t, "the end of a resync", func() bool { due, later := due(); return !due || later })
 	stop()
@@ -731,30 +732,30 @@ func TestResync_that_is_due_remains_due_while_the_log_lacks_an_object(t *testing
 }
 
 func TestResync_that_is_due_waits_until_the_log_lacks_no_object(t *testing.T) {
-	r := newResyncs()
+	r := stream.NewResyncs()
 	now := time.Now()
-	assert.True(t, r.mayBegin(now, true), "the first one does not wait")
-	r.postpone()
-	assert.False(t, r.mayBegin(now, false))
-	assert.True(t, r.mayBegin(now.Add(time.Minute), false))
-	assert.False(t, r.mayBegin(now.Add(time.Minute), true))
+	assert.True(t, r.MayBegin(now, true), "the first one does not wait")
+	r.Postpone()
+	assert.False(t, r.MayBegin(now, false))
+	assert.True(t, r.MayBegin(now.Add(time.Minute), false))
+	assert.False(t, r.MayBegin(now.Add(time.Minute), true))
 	for range 20 {
-		r.postpone()
+		r.Postpone()
 	}
-	assert.False(t, r.mayBegin(now.Add(lastResyncAgain-time.Second), false))
-	r.told()
-	assert.True(t, r.mayBegin(now, true))
+	assert.False(t, r.MayBegin(now.Add(stream.LastResyncAgain-time.Second), false))
+	r.Told()
+	assert.True(t, r.MayBegin(now, true))
 }
 
 func TestRefused_object_is_not_tried_less_often_because_it_cannot_be_tried_yet(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	refuse(log, "a")
 	live(t, s, []happening{{source.Updated, "a", "u1", "11"}})
-	s.status.State(source.Waiting, errors.New("away"))
+	s.Status.State(source.Waiting, errors.New("away"))
 	for range 5 {
-		s.refusals.retry(t.Context(), "default/a")
+		s.Refusals.Retry(t.Context(), "default/a")
 	}
-	_, at := s.refusals.nextRefused()
+	_, at := s.Refusals.NextRefused()
 	assert.LessOrEqual(t, time.Until(at), time.Second)
 	_ = r.stop()
 }
@@ -782,7 +783,7 @@ func TestRefused_object_is_not_read_as_it_was_before(t *testing.T) {
 	refuse(log)
 	r, s = startStream(t, log, store)
 	r.retried(s, "10", "a u1 5")
-	assert.True(t, s.refusals.lacks(), "what it was before is taken for what it is")
+	assert.True(t, s.Refusals.Lacks(), "what it was before is taken for what it is")
 	r.stopSaved()
 }
 
@@ -800,9 +801,9 @@ func TestResync_that_is_due_and_fails_is_not_begun_again_at_once(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
 	}))
-	stop := s.resyncsDue(t)
-	must.Happen(t, "a resync", func() bool { return s.resyncCount() == 1 })
+	stop := resyncsDue(t, s)
+	must.Happen(t, "a resync", func() bool { return resyncCount(s) == 1 })
 	stop()
-	assert.False(t, s.resyncer.resync.mayBegin(time.Now(), false))
+	assert.False(t, s.Resyncer.Resync.MayBegin(time.Now(), false))
 	r.stopSaved()
 }

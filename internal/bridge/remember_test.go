@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -35,7 +36,7 @@ func (l indexedLog) Bounds(ctx context.Context, marks map[int32]uint64) (sink.Lo
 var named = StreamSpec{Resource: "configmaps"}
 
 // beforeLoss has a pipeline publish what f says, and stops it.
-func beforeLoss(t *testing.T, log sink.Sink, f func(s *stream)) {
+func beforeLoss(t *testing.T, log sink.Sink, f func(s *stream.Stream)) {
 	t.Helper()
 	r := startOf(t, log, &memoryStore{}, named)
 	f(r.stream(nil))
@@ -44,7 +45,7 @@ func beforeLoss(t *testing.T, log sink.Sink, f func(s *stream)) {
 
 func TestRemember_goes_on_from_what_the_log_has(t *testing.T) {
 	log := newIndexedLog()
-	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "10", "a u1 5", "b u2 6") })
+	beforeLoss(t, log, func(s *stream.Stream) { snapshot(t, s, "10", "a u1 5", "b u2 6") })
 	n := len(log.lines())
 	r := startOf(t, log, &memoryStore{}, named)
 	snapshot(t, r.stream(nil), "20", "b u2 6", "c u3 15")
@@ -83,7 +84,7 @@ func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
 func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 	for name, c := range map[string]struct {
 		objects []string
-		more    func(s *stream)
+		more    func(s *stream.Stream)
 		want    []string
 	}{
 		"alive": {
@@ -92,13 +93,13 @@ func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 			[]string{"gap 40", "updated default/a u1 35 relist", "deleted default/b u2 6 relist"},
 		},
 		"of the old one": {[]string{"a u1 7"}, nil, []string{"gap 40", "updated default/a u1 35 relist"}},
-		"deleted": {[]string{"a u1 7"}, func(s *stream) {
+		"deleted": {[]string{"a u1 7"}, func(s *stream.Stream) {
 			send(t, s, source.Deleted, "a", "u1", "22", source.ReasonWatch)
 		}, []string{"gap 40", "added default/c u3 35 relist"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := newIndexedLog()
-			beforeLoss(t, log, func(s *stream) {
+			beforeLoss(t, log, func(s *stream.Stream) {
 				snapshot(t, s, "1000", "a u1 500", "b u2 600")
 				restored(t, s)
 				snapshot(t, s, "20", c.objects...)
@@ -127,14 +128,14 @@ func TestRemember_goes_on_in_the_history_of_the_log(t *testing.T) {
 // the log has.
 func TestRemember_of_a_cluster_built_anew_another_history_begins(t *testing.T) {
 	log := newIndexedLog()
-	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "1000", "a u1 500", "b u2 600") })
+	beforeLoss(t, log, func(s *stream.Stream) { snapshot(t, s, "1000", "a u1 500", "b u2 600") })
 	n := len(log.lines())
 	r := startOf(t, log, &memoryStore{}, named)
 	s := r.stream(nil)
 	version, _, ok := s.Resume()
 	require.Equal(t, "600", version, "the version that the server is compared with")
 	require.False(t, ok, "the version that the server is compared with")
-	require.NoError(t, s.epochs.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "20"}))
+	require.NoError(t, s.Epochs.Renew(t.Context(), &source.RewoundError{Stream: s.Name, Position: version, Server: "20"}))
 	if version, _, _ := s.Resume(); version != "" {
 		t.Errorf("in the new history the server is compared with version %q of the old one", version)
 	}
@@ -160,9 +161,9 @@ func (l *fakeLog) lastEpoch() (epoch uint64) {
 
 // What came and went while nobody knew is in a gap, also where the log has nothing alive.
 func TestRemember_knows_streams_without_objects_by_their_markers(t *testing.T) {
-	for name, f := range map[string]func(s *stream){
-		"empty": func(s *stream) { snapshot(t, s, "10") },
-		"deleted": func(s *stream) {
+	for name, f := range map[string]func(s *stream.Stream){
+		"empty": func(s *stream.Stream) { snapshot(t, s, "10") },
+		"deleted": func(s *stream.Stream) {
 			snapshot(t, s, "10", "a u1 5")
 			send(t, s, source.Deleted, "a", "u1", "12", source.ReasonWatch)
 		},
@@ -174,7 +175,7 @@ func TestRemember_knows_streams_without_objects_by_their_markers(t *testing.T) {
 			before := log.lastEpoch()
 			r := startOf(t, log, &memoryStore{}, named)
 			s := r.stream(nil)
-			assert.Equal(t, sequence.Reselect, s.saved.Owes.List)
+			assert.Equal(t, sequence.Reselect, s.Saved.Owes.List)
 			snapshot(t, s, "20", "c u3 15")
 			r.settle()
 			assert.Contains(t, log.lines()[n:], "gap 20", "no gap")
@@ -208,7 +209,7 @@ func TestRemember_publishes_no_snapshot_where_none_is_wanted(t *testing.T) {
 // A checkpoint that was reset is no lost one: everything is published again, as was asked for.
 func TestRemember_is_for_a_store_that_was_never_written(t *testing.T) {
 	log := newIndexedLog()
-	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "10", "a u1 5") })
+	beforeLoss(t, log, func(s *stream.Stream) { snapshot(t, s, "10", "a u1 5") })
 	r := startOf(t, log, &memoryStore{state: checkpoint.State{
 		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
 		Log:      checkpoint.Log{Marks: map[int32]uint64{0: uint64(len(log.log))}, Given: uint64(time.Now().Unix()) + 9},
@@ -218,7 +219,7 @@ func TestRemember_is_for_a_store_that_was_never_written(t *testing.T) {
 
 func TestRemember_takes_no_marker_of_another_pipeline(t *testing.T) {
 	log := newIndexedLog()
-	beforeLoss(t, log, func(s *stream) { snapshot(t, s, "10", "a u1 5") })
+	beforeLoss(t, log, func(s *stream.Stream) { snapshot(t, s, "10", "a u1 5") })
 	marker := log.log[len(log.log)-1].Attributes
 	i := slices.IndexFunc(marker, func(a sink.Attribute) bool { return a.Name == "pipeline" })
 	marker[i].Value = "other"

@@ -14,17 +14,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // restored begins another history, as the source does when it finds that etcd was restored.
-func restored(t *testing.T, s *stream) {
+func restored(t *testing.T, s *stream.Stream) {
 	t.Helper()
 	ctx := must.Within(t, time.Minute)
-	rewound := &source.RewoundError{Stream: s.name, Position: s.tracker.Position(), Server: "7"}
-	require.NoError(t, s.epochs.renew(ctx, rewound))
+	rewound := &source.RewoundError{Stream: s.Name, Position: s.Tracker.Position(), Server: "7"}
+	require.NoError(t, s.Epochs.Renew(ctx, rewound))
 }
 
 func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
@@ -50,7 +51,7 @@ func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 		t.Errorf("the gap says %s", data)
 	}
 	for _, m := range log.log[7:] {
-		assert.Equal(t, s.epoch, must.Get(encode.StateOf(&m))(t).Sequence.Epoch, "the epoch of %s", m.ID)
+		assert.Equal(t, s.Epoch, must.Get(encode.StateOf(&m))(t).Sequence.Epoch, "the epoch of %s", m.ID)
 	}
 }
 
@@ -58,7 +59,7 @@ func TestHistory_everything_is_published_again_behind_a_gap(t *testing.T) {
 func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6")
 	restored(t, s)
-	epoch := s.epoch
+	epoch := s.Epoch
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "8"})
 	send(t, s, source.Added, "a", "u1", "5", source.ReasonSnapshot)
 	r.settleAndStop()
@@ -71,19 +72,19 @@ func TestHistory_is_begun_once_whatever_crashes(t *testing.T) {
 	snapshot(t, s, "9", "a u1 5")
 	r.settle()
 	expect(t, log.lines()[4:], "gap 8", "updated default/a u1 5 relist", "gap 9", "deleted default/b u2 6 relist")
-	assert.Equal(t, epoch, s.saved.Epoch, "it is another epoch")
+	assert.Equal(t, epoch, s.Saved.Epoch, "it is another epoch")
 }
 
 // What was read before belongs to the old history, and before the gap.
 func TestHistory_begins_behind_what_was_read_before(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, _, r, s := listed(t, "10", "a u1 5")
-		before, gate := s.epoch, log.hold()
+		before, gate := s.Epoch, log.hold()
 		send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 		renewed := make(chan error, 1)
-		go func() { renewed <- s.epochs.renew(t.Context(), &source.RewoundError{Stream: s.name}) }()
+		go func() { renewed <- s.Epochs.Renew(t.Context(), &source.RewoundError{Stream: s.Name}) }()
 		synctest.Wait()
-		assert.Equal(t, before, s.epoch, "while the event is under way")
+		assert.Equal(t, before, s.Epoch, "while the event is under way")
 		close(gate)
 		require.NoError(t, <-renewed)
 		snapshot(t, s, "9", "a u1 5")
@@ -117,7 +118,7 @@ func TestHistory_is_doubted_where_a_list_shows_less_than_the_log_has(t *testing.
 			r.settle()
 			lines := log.lines()
 			assert.Equal(t, c.again, lines[len(lines)-1], "the last event")
-			assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
+			assert.Equal(t, 0, s.Tracker.Pending(), "tickets are open")
 		})
 	}
 }
@@ -142,7 +143,7 @@ func TestHistory_begins_where_the_log_is_ahead_of_a_first_list(t *testing.T) {
 	s := r.stream(nil)
 	version, _, ok := s.Resume()
 	require.True(t, version == "801" && !ok, "a server is compared with %q", version)
-	require.NoError(t, s.epochs.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: version, Server: "300"}))
+	require.NoError(t, s.Epochs.Renew(t.Context(), &source.RewoundError{Stream: s.Name, Position: version, Server: "300"}))
 	snapshot(t, s, "300", "a u1 200", "b u9 250")
 	send(t, s, source.Updated, "b", "u9", "301", source.ReasonWatch)
 	r.settle()
@@ -184,7 +185,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 			send(t, s, source.Deleted, "a", "u1", "20", source.ReasonWatch)
 			r.settle()
 			if !known {
-				s.ledger.Prune("1000")
+				s.Ledger.Prune("1000")
 			}
 			ctx := must.Within(t, time.Minute)
 			if reason == source.ReasonRelist {
@@ -196,7 +197,7 @@ func TestHistory_is_doubted_where_the_dead_come_back(t *testing.T) {
 			}[reason], Version: "1000", Seen: time.Now()})
 			var rewound *source.RewoundError
 			require.True(t, errors.As(err, &rewound), "%s, known %v: the note ended with %v", reason, known, err)
-			require.NoError(t, s.epochs.renew(ctx, rewound))
+			require.NoError(t, s.Epochs.Renew(ctx, rewound))
 			snapshot(t, s, "1000", "a u1 900")
 			send(t, s, source.Deleted, "a", "u1", "1001", source.ReasonWatch)
 			r.settle()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -48,7 +49,7 @@ var life = []happening{
 	{source.Updated, "a", "u1", "18"},
 }
 
-func live(t *testing.T, s *stream, all []happening) {
+func live(t *testing.T, s *stream.Stream, all []happening) {
 	t.Helper()
 	for _, h := range all {
 		send(t, s, h.op, h.name, h.uid, h.version, source.ReasonWatch)
@@ -56,9 +57,9 @@ func live(t *testing.T, s *stream, all []happening) {
 	}
 }
 
-func settleNow(t *testing.T, s *stream) {
+func settleNow(t *testing.T, s *stream.Stream) {
 	t.Helper()
-	must.Happen(t, "all to be settled", func() bool { return s.env.Delivery.InFlight.Count() == 0 })
+	must.Happen(t, "all to be settled", func() bool { return s.Env.Delivery.InFlight.Count() == 0 })
 }
 
 // lived is a bridge that has published life, and was stopped.
@@ -96,7 +97,7 @@ func TestReplay_tells_once_more_what_happened_in_its_order(t *testing.T) {
 			"the id of %s is %s", log.lines()[i], m.ID)
 	}
 	require.NoError(t, r.save(t.Context()))
-	assert.Equal(t, (checkpoint.Replay{}), s.saved.Replay, "it is not over")
+	assert.Equal(t, (checkpoint.Replay{}), s.Saved.Replay, "it is not over")
 }
 
 func TestReplay_goes_on_after_a_crash_where_the_log_is(t *testing.T) {
@@ -158,10 +159,10 @@ func TestReplay_reaches_what_a_crash_left_uncommitted(t *testing.T) {
 
 // Its events would say what the log has last, which a replay is about to change.
 func TestReplay_keeps_a_resync_waiting(t *testing.T) {
-	s := &stream{
-		state: state{tracker: ledger.NewTracker("20")}, status: &status{state: source.Watching},
+	s := &stream.Stream{
+		State: stream.State{Tracker: ledger.NewTracker("20")}, Status: &stream.Status{Doing: source.Watching},
 	}
-	require.True(t, s.steady(), "without a replay it is not steady")
-	s.saved.Replay.To = "30"
-	assert.False(t, s.steady(), "it does not wait")
+	require.True(t, s.Steady(), "without a replay it is not steady")
+	s.Saved.Replay.To = "30"
+	assert.False(t, s.Steady(), "it does not wait")
 }

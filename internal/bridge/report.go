@@ -123,7 +123,7 @@ func (r *reconciler) begun(in *inputs, plan []membership.Assignment, unknown map
 		}
 	}
 	for _, one := range r.runs {
-		one.status.instead(unknown[one.spec])
+		one.Status.Instead(unknown[one.Spec])
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

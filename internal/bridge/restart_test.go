@@ -10,23 +10,24 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // snapshot lists what exists as a stream's first list does. Objects are "name uid version".
-func snapshot(t *testing.T, s *stream, version string, objects ...string) {
+func snapshot(t *testing.T, s *stream.Stream, version string, objects ...string) {
 	t.Helper()
 	list(t, s, source.Progress{Kind: source.SnapshotStarted, Version: version}, source.ReasonSnapshot, objects)
 }
 
 // relist lists what exists after a gap.
-func relist(t *testing.T, s *stream, version string, objects ...string) {
+func relist(t *testing.T, s *stream.Stream, version string, objects ...string) {
 	t.Helper()
 	list(t, s, source.Progress{Kind: source.Gap, Version: version, Why: source.Why{Message: "compacted"}},
 		source.ReasonRelist, objects)
 }
 
-func list(t *testing.T, s *stream, start source.Progress, reason source.Reason, objects []string) {
+func list(t *testing.T, s *stream.Stream, start source.Progress, reason source.Reason, objects []string) {
 	t.Helper()
 	note(t, s, start)
 	for _, o := range objects {
@@ -92,7 +93,7 @@ func TestRestart_finds_deletions_whatever_was_not_committed(t *testing.T) {
 			relist(t, s, "20", c.exists...)
 			r.settle()
 			expect(t, log.lines()[had:], append([]string{"gap 20"}, c.want...)...)
-			n := s.ledger.Len()
+			n := s.Ledger.Len()
 			assert.Equal(t, len(c.exists), n, "the ledger has %d objects", n)
 		})
 	}

@@ -19,18 +19,19 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // again publishes objects again, written as in snapshot, as if the API server had just listed them.
-func again(t *testing.T, s *stream, objects ...string) (queued int) {
+func again(t *testing.T, s *stream.Stream, objects ...string) (queued int) {
 	t.Helper()
-	s.status.State(source.Watching, nil)
+	s.Status.State(source.Watching, nil)
 	for _, o := range objects {
 		f := strings.Fields(o)
 		id := source.Ident{Namespace: "default", Name: f[0], UID: f[1], ResourceVersion: f[2]}
-		ok := must.Get(s.resyncer.republishOne(t.Context(), id, contentOf(id), 7, rate.NewLimiter(rate.Inf, 1)))(t)
+		ok := must.Get(s.Resyncer.RepublishOne(t.Context(), id, contentOf(id), 7, rate.NewLimiter(rate.Inf, 1)))(t)
 		if ok {
 			queued++
 		}
@@ -54,9 +55,9 @@ func TestResync_publishes_what_the_log_has_and_nothing_else(t *testing.T) {
 	expect(t, got, want...)
 	id := log.log[before].ID
 	assert.True(t, strings.HasSuffix(id, ".r7"), "the id is %s", id)
-	row, _ := s.ledger.Get("default/a")
-	assert.True(t, row.Sequence > uint64(before) && s.tracker.Pending() == 0 && r.budget.Count() == 0,
-		"the row is %+v, %d tickets and %d changes are open", row, s.tracker.Pending(), r.budget.Count())
+	row, _ := s.Ledger.Get("default/a")
+	assert.True(t, row.Sequence > uint64(before) && s.Tracker.Pending() == 0 && r.budget.Count() == 0,
+		"the row is %+v, %d tickets and %d changes are open", row, s.Tracker.Pending(), r.budget.Count())
 	// The next change is checked against the place of what was published again.
 	send(t, s, source.Updated, "a", "u1", "13", source.ReasonWatch)
 	r.settle()
@@ -95,23 +96,23 @@ func TestResync_learns_what_the_log_has_and_goes_without(t *testing.T) {
 	}
 	other.settle()
 	before := len(log.lines())
-	s.mu.Lock()
-	row, _ := s.ledger.Get("default/a")
+	s.Mu.Lock()
+	row, _ := s.Ledger.Get("default/a")
 	row.Fresh = false
-	s.ledger.Put("default/a", row)
-	s.mu.Unlock()
+	s.Ledger.Put("default/a", row)
+	s.Mu.Unlock()
 	again(t, s, "a u1 5")
 	r.settle()
 	expect(t, log.lines()[before:])
-	row, _ = s.ledger.Get("default/a")
-	assert.True(t, row.ResourceVersion == "9" && s.epochs.mismatched() == nil, "the row is %+v, the doubt %v", row,
-		s.epochs.mismatched())
+	row, _ = s.Ledger.Get("default/a")
+	assert.True(t, row.ResourceVersion == "9" && s.Epochs.Mismatched() == nil, "the row is %+v, the doubt %v", row,
+		s.Epochs.Mismatched())
 }
 
 func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 	log, r, s := startNew(t, nil)
 	snapshot(t, s, "10", "a u1 5")
-	s.status.State(source.Watching, nil)
+	s.Status.State(source.Watching, nil)
 	for name, c := range map[string]struct{ begin, end func() }{
 		"a gap": {
 			func() {
@@ -123,12 +124,12 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 			},
 		},
 		"the API server is away": {
-			func() { s.status.State(source.Waiting, errors.New("away")) },
-			func() { s.status.State(source.Watching, nil) },
+			func() { s.Status.State(source.Waiting, errors.New("away")) },
+			func() { s.Status.State(source.Watching, nil) },
 		},
 		"an audit": {
-			func() { s.epochs.distrust() },
-			func() { s.mu.Lock(); s.epochs.distrusted = false; s.mu.Unlock() },
+			func() { s.Epochs.Distrust() },
+			func() { s.Mu.Lock(); s.Epochs.Distrusted = false; s.Mu.Unlock() },
 		},
 	} {
 		for _, midst := range []bool{false, true} {
@@ -143,7 +144,7 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() {
-					_, err := s.resyncer.republishOne(t.Context(), id, content, int64(before), rate.NewLimiter(rate.Inf, 1))
+					_, err := s.Resyncer.RepublishOne(t.Context(), id, content, int64(before), rate.NewLimiter(rate.Inf, 1))
 					ended <- err
 				}()
 				select {
@@ -157,10 +158,10 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 				if got := log.lines(); got[len(got)-1] != "updated default/a u1 5 resync" {
 					t.Errorf("the log ends with %v", got[before:])
 				}
-				if n := r.budget.Count(); n != 0 || !s.resyncer.resync.room.TryAcquire(resyncAhead) {
+				if n := r.budget.Count(); n != 0 || !s.Resyncer.Resync.Room.TryAcquire(stream.ResyncAhead) {
 					t.Fatalf("%d changes are open, or what was dropped takes room", n)
 				}
-				s.resyncer.resync.room.Release(resyncAhead)
+				s.Resyncer.Resync.Room.Release(stream.ResyncAhead)
 			})
 		}
 	}
@@ -183,13 +184,13 @@ func TestResync_leaves_another_history_to_its_list(t *testing.T) {
 	log := newFakeLog()
 	_, s := startStream(t, log, &memoryStore{})
 	snapshot(t, s, "10", "a u1 5")
-	require.NoError(t, s.epochs.renew(t.Context(), &source.RewoundError{Stream: s.name, Position: "10", Server: "6"}))
+	require.NoError(t, s.Epochs.Renew(t.Context(), &source.RewoundError{Stream: s.Name, Position: "10", Server: "6"}))
 	before := len(log.lines())
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
-	s.mu.Lock()
-	assert.False(t, s.resyncer.logged("default/a", id, 0),
+	s.Mu.Lock()
+	assert.False(t, s.Resyncer.Logged("default/a", id, 0),
 		"the log is said to have a state of the history that has just begun")
-	s.mu.Unlock()
+	s.Mu.Unlock()
 	expect(t, log.lines()[before:])
 }
 
@@ -229,18 +230,18 @@ func TestResync_slots_are_the_same_for_all_processes_and_spread_over_streams(t *
 	spec := StreamSpec{Resync: time.Hour}
 	begins := map[int64]bool{}
 	for i := range 50 {
-		s := (&stream{
-			identity: identity{name: fmt.Sprintf("configmaps.v1/ns-%d", i), spec: &spec}, env: s.env,
-		}).assemble()
+		s := (&stream.Stream{
+			Identity: stream.Identity{Name: fmt.Sprintf("configmaps.v1/ns-%d", i), Spec: &spec}, Env: s.Env,
+		}).Assemble()
 		now := time.Unix(1_764_000_000, 0)
-		first := s.resyncer.slot(now)
+		first := s.Resyncer.Slot(now)
 		begins[first%3600] = true
 		age := now.Unix() - first
 		assert.True(t, age >= 0 && age < 3600, "at %d the slot began at %d", now.Unix(), first)
 		for second := range int64(3600) {
-			at := s.resyncer.slot(time.Unix(first+second, 999))
+			at := s.Resyncer.Slot(time.Unix(first+second, 999))
 			require.Equal(t, first, at, "%d seconds into the slot", second)
-			require.Equal(t, first+3600, s.resyncer.slot(time.Unix(first+second+3600, 0)), "%d seconds into the slot", second)
+			require.Equal(t, first+3600, s.Resyncer.Slot(time.Unix(first+second+3600, 0)), "%d seconds into the slot", second)
 		}
 	}
 	assert.GreaterOrEqual(t, len(begins), 45, "50 streams begin at %d times", len(begins))
@@ -251,13 +252,13 @@ func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
 	s := r.stream(&StreamSpec{Resync: time.Hour})
 	now := time.Unix(1_764_000_000, 0)
 	due := func(after time.Duration) bool {
-		is, wait := s.resyncer.dueResync(now.Add(after))
-		assert.True(t, wait > 0 && wait <= resyncDelay, "it is looked again in %v", wait)
+		is, wait := s.Resyncer.DueResync(now.Add(after))
+		assert.True(t, wait > 0 && wait <= stream.ResyncDelay, "it is looked again in %v", wait)
 		return is
 	}
-	assert.True(t, !due(0) && s.saved.Resynced == 0, "it is due before there was a list; saved is %+v", s.saved)
+	assert.True(t, !due(0) && s.Saved.Resynced == 0, "it is due before there was a list; saved is %+v", s.Saved)
 	snapshot(t, s, "10", "a u1 5")
-	s.status.State(source.Watching, nil)
+	s.Status.State(source.Watching, nil)
 	assert.False(t, due(0), "it is due when everything was just listed")
 	for _, c := range []struct {
 		after time.Duration
@@ -265,15 +266,15 @@ func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
 	}{{time.Hour, true}, {time.Hour, true}, {100 * time.Hour, true}} {
 		assert.Equal(t, c.due, due(c.after), "after %v it is due", c.after)
 	}
-	s.resyncer.resynced(s.resyncer.slot(now.Add(time.Hour)))
+	s.Resyncer.Resynced(s.Resyncer.Slot(now.Add(time.Hour)))
 	assert.False(t, due(time.Hour), "it is due twice in a slot, or not in the next")
 	assert.True(t, due(2*time.Hour), "it is due twice in a slot, or not in the next")
 	if due(-200 * time.Hour); due(-200*time.Hour) || !due(-199*time.Hour) {
 		t.Error("a clock that was wrong for a moment ends the schedule")
 	}
-	s.spec.Resync = 0
+	s.Spec.Resync = 0
 	assert.False(t, due(time.Hour), "it is due without a schedule, or remembered")
-	assert.EqualValues(t, 0, s.saved.Resynced, "it is due without a schedule, or remembered")
+	assert.EqualValues(t, 0, s.Saved.Resynced, "it is due without a schedule, or remembered")
 }
 
 // resyncs returns the numbers of those of which the log has events, and how often it has each id.
@@ -295,7 +296,7 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 	api.add(100)
 	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = 500 })
 	s := b.only(t)
-	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
+	must.Happen(t, "the watch", func() bool { return s.Status.Watching() && s.Safe() == "101" })
 	began := time.Now()
 	started, err := StartResyncs([]*Pipeline{b.Pipeline}, "test", []string{"configmaps"})
 	require.True(t, err == nil && len(started) == 1 && !started[0].State.Ended() && started[0].Objects == 100 &&
@@ -303,7 +304,7 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 	api.add(10)
 	must.Happen(t, "its end", func() bool {
 		all := Resyncs([]*Pipeline{b.Pipeline})
-		return len(all) == 1 && all[0].State == ResyncDone && all[0].Published >= 100
+		return len(all) == 1 && all[0].State == stream.ResyncDone && all[0].Published >= 100
 	})
 	assert.GreaterOrEqual(t, time.Since(began), 99*time.Second/500, "100 objects took, and 500 a second are the most")
 	must.Happen(t, "the changes", func() bool { return value(t, b.registry, "ledger_objects") == 110 })
@@ -321,7 +322,7 @@ func gated(t *testing.T) (api *apiServer, log *fakeLog, b *bridge, open func()) 
 	api.add(100)
 	b = runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.ResyncRate = rate.Inf })
 	s := b.only(t)
-	must.Happen(t, "the watch", func() bool { return s.status.watching() && s.safe() == "101" })
+	must.Happen(t, "the watch", func() bool { return s.Status.Watching() && s.Safe() == "101" })
 	log.set(func() { log.ungated = true })
 	gate := log.hold()
 	return api, log, b, func() {
@@ -334,20 +335,20 @@ func gated(t *testing.T) (api *apiServer, log *fakeLog, b *bridge, open func()) 
 // everything that exists from then on.
 func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 	_, log, b, open := gated(t)
-	ask := func() Resync {
+	ask := func() stream.Resync {
 		all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
 		require.True(t, err == nil && len(all) == 1, "%v %v", all, err)
 		return all[0]
 	}
 	first := ask()
-	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == resyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == stream.ResyncAhead })
 	if told := b.State().Resyncs; len(told) != 1 || told[0].Stream != "configmaps.v1" || told[0].Listed == 0 {
 		t.Errorf("of what runs it is told %+v", told)
 	}
 	second, third := ask(), ask()
-	assert.True(t, first.Number != second.Number && second.Number == third.Number && second.State == ResyncQueued,
+	assert.True(t, first.Number != second.Number && second.Number == third.Number && second.State == stream.ResyncQueued,
 		"asked for %+v, %+v and %+v", first, second, third)
-	assert.Equal(t, resyncAhead, b.current.Load().delivery.InFlight.Count(), "on their way")
+	assert.Equal(t, stream.ResyncAhead, b.current.Load().delivery.InFlight.Count(), "on their way")
 	open()
 	must.Happen(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
 	numbers, _ := resyncsIn(log)
@@ -362,9 +363,9 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 	defer close(gate)
 	b := runBridge(t, api, log, &memoryStore{}, func(c *Config) { c.Drain = time.Millisecond })
 	s := b.only(t)
-	must.Happen(t, "the list", func() bool { state, _ := s.status.now(); return state == source.Listing })
+	must.Happen(t, "the list", func() bool { state, _ := s.Status.Now(); return state == source.Listing })
 	all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
-	assert.True(t, err == nil && len(all) == 1 && all[0].State == ResyncRefused && all[0].Problem == "it is listing",
+	assert.True(t, err == nil && len(all) == 1 && all[0].State == stream.ResyncRefused && all[0].Problem == "it is listing",
 		"%+v, error %v", all, err)
 	for want, ask := range map[string][]string{
 		`pipeline "x" is not this bridge's; valid: test`:          {"x"},
@@ -385,56 +386,56 @@ func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
 		{Resource: "*.example.com", Wildcard: &Wildcard{Group: "example.com"}},
 		{Resource: "nodes"},
 	}})
-	state := func(when string, want ...ResyncState) {
+	state := func(when string, want ...stream.ResyncState) {
 		t.Helper()
 		all, err := StartResyncs([]*Pipeline{b}, "", nil)
 		require.True(t, err == nil && len(all) == len(want), "%s: %+v, error %v", when, all, err)
 		for i, r := range all {
-			assert.True(t, r.State == want[i] && r.State.Ended() && (r.Problem == "") == (want[i] == ResyncEmpty),
+			assert.True(t, r.State == want[i] && r.State.Ended() && (r.Problem == "") == (want[i] == stream.ResyncEmpty),
 				"%s: %+v, want %s", when, r, want[i])
 		}
 	}
-	state("before it runs", ResyncRefused, ResyncRefused, ResyncRefused)
+	state("before it runs", stream.ResyncRefused, stream.ResyncRefused, stream.ResyncRefused)
 	s := newSession(&b.cfg, newFakeLog())
 	defer s.delivery.ShutDown()
 	b.current.Store(s)
-	state("before it is known what there is", ResyncRefused, ResyncRefused, ResyncRefused)
+	state("before it is known what there is", stream.ResyncRefused, stream.ResyncRefused, stream.ResyncRefused)
 	pods, wildcard := &b.cfg.Streams[0], &b.cfg.Streams[1]
 	delete(s.unbegun, pods)
 	delete(s.unbegun, wildcard)
-	state("when that is nothing", ResyncEmpty, ResyncEmpty, ResyncRefused)
+	state("when that is nothing", stream.ResyncEmpty, stream.ResyncEmpty, stream.ResyncRefused)
 	s.selected = map[*StreamSpec]int{wildcard: 1}
-	state("when a stream is between two versions", ResyncEmpty, ResyncRefused, ResyncRefused)
+	state("when a stream is between two versions", stream.ResyncEmpty, stream.ResyncRefused, stream.ResyncRefused)
 	s.selected = nil
 	s.unknown = map[*StreamSpec]error{pods: errors.New("forbidden")}
-	state("when it is not known any more", ResyncRefused, ResyncEmpty, ResyncRefused)
+	state("when it is not known any more", stream.ResyncRefused, stream.ResyncEmpty, stream.ResyncRefused)
 }
 
 func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
 	api.add(60)
-	run := func(resynced int64) (*bridge, *stream) {
+	run := func(resynced int64) (*bridge, *stream.Stream) {
 		b := runBridge(t, api, log, store, func(c *Config) {
 			c.Streams[0].Resync, c.ResyncRate, c.Drain = 1000*time.Hour, rate.Inf, time.Millisecond
 		})
 		s := b.only(t)
 		must.Happen(t, "the schedule", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.saved.Resynced > resynced
+			s.Mu.Lock()
+			defer s.Mu.Unlock()
+			return s.Saved.Resynced > resynced
 		})
 		return b, s
 	}
 	b, s := run(0)
-	slot := s.resyncer.slot(time.Now())
+	slot := s.Resyncer.Slot(time.Now())
 	require.NoError(t, b.stop())
-	if numbers, _ := resyncsIn(log.fakeLog); len(numbers) > 0 || store.state.Streams[s.name].Resynced != slot {
-		t.Fatalf("published again are %v, the slot is %d, stored %+v", numbers, slot, store.state.Streams[s.name])
+	if numbers, _ := resyncsIn(log.fakeLog); len(numbers) > 0 || store.state.Streams[s.Name].Resynced != slot {
+		t.Fatalf("published again are %v, the slot is %d, stored %+v", numbers, slot, store.state.Streams[s.Name])
 	}
 
-	overdue := store.state.Streams[s.name]
+	overdue := store.state.Streams[s.Name]
 	overdue.Resynced = slot - 1000*3600
-	store.state.Streams[s.name] = overdue
+	store.state.Streams[s.Name] = overdue
 	gate, n := make(chan struct{}), 0
 	log.set(func() {
 		log.stored = func() {
@@ -448,7 +449,7 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	})
 	must.Happen(t, "a part", func() bool { numbers, _ := resyncsIn(log.fakeLog); return numbers[fmt.Sprint(slot)] >= 15 })
 	_ = b.stop()
-	require.Equal(t, overdue.Resynced, store.state.Streams[s.name].Resynced, "a part of it is taken for the whole")
+	require.Equal(t, overdue.Resynced, store.state.Streams[s.Name].Resynced, "a part of it is taken for the whole")
 	close(gate)
 	log.set(func() { log.gate, log.stored = nil, nil })
 	log.forgetIDs()
@@ -459,8 +460,8 @@ func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
 	for _, n := range numbers {
 		whole = max(whole, n)
 	}
-	assert.True(t, len(numbers) == 2 && whole == 60 && store.state.Streams[s.name].Resynced == slot,
-		"published again are %v with %d ids, stored is %+v", numbers, len(ids), store.state.Streams[s.name])
+	assert.True(t, len(numbers) == 2 && whole == 60 && store.state.Streams[s.Name].Resynced == slot,
+		"published again are %v with %d ids, stored is %+v", numbers, len(ids), store.state.Streams[s.Name])
 }
 
 // The API server goes away in the middle of a list, and comes back.
@@ -468,9 +469,9 @@ func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
 	api, log, b, open := gated(t)
 	s := b.only(t)
 	must.Get(StartResyncs([]*Pipeline{b.Pipeline}, "", nil))(t)
-	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == resyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == stream.ResyncAhead })
 	api.setAway(true)
-	must.Happen(t, "the failing watch", func() bool { return !s.status.watching() })
+	must.Happen(t, "the failing watch", func() bool { return !s.Status.Watching() })
 	open()
 	api.setAway(false)
 	must.Happen(t, "its end", func() bool { return value(t, b.registry, "resyncs_total") == 1 })
@@ -480,26 +481,26 @@ func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
 }
 
 func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T) {
-	r := newResyncs()
+	r := stream.NewResyncs()
 	now := time.Unix(1_764_000_000, 0)
-	require.True(t, r.beginSlot(now, 5), "a slot does not begin")
-	told := r.end(errors.New("no permission"))
-	assert.True(t, told.State == ResyncFailed && told.Problem == "no permission", "%+v", told)
-	assert.False(t, r.beginSlot(time.Now(), 5), "it is tried again at once, or never")
-	assert.True(t, r.beginSlot(time.Now().Add(resyncDelay), 5), "it is tried again at once, or never")
-	_ = r.end(nil)
-	for i := range 3 * keptResyncs {
-		asked := r.ask(now)
-		if n, ok := r.begin(); !ok || n != asked.Number || n != max(1_764_000_000+int64(i), n) {
+	require.True(t, r.BeginSlot(now, 5), "a slot does not begin")
+	told := r.End(errors.New("no permission"))
+	assert.True(t, told.State == stream.ResyncFailed && told.Problem == "no permission", "%+v", told)
+	assert.False(t, r.BeginSlot(time.Now(), 5), "it is tried again at once, or never")
+	assert.True(t, r.BeginSlot(time.Now().Add(stream.ResyncDelay), 5), "it is tried again at once, or never")
+	_ = r.End(nil)
+	for i := range 3 * stream.KeptResyncs {
+		asked := r.Ask(now)
+		if n, ok := r.Begin(); !ok || n != asked.Number || n != max(1_764_000_000+int64(i), n) {
 			t.Fatalf("%d began, %v; asked for was %+v", n, ok, asked)
 		}
-		_ = r.end(nil)
+		_ = r.End(nil)
 	}
-	assert.Len(t, r.all(), keptResyncs, "remembered")
+	assert.Len(t, r.All(), stream.KeptResyncs, "remembered")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := r.wait(ctx, time.Hour)
-	assert.True(t, err != nil || r.wait(ctx, time.Hour) != nil, "it waits on when it is not wanted any more")
+	err := r.Wait(ctx, time.Hour)
+	assert.True(t, err != nil || r.Wait(ctx, time.Hour) != nil, "it waits on when it is not wanted any more")
 }
 
 // Between the look at an object and its turn another state of it has come; in between the two nothing says that the
@@ -507,18 +508,19 @@ func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T
 func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
 	log, r, s := startNew(t, nil)
 	snapshot(t, s, "10", "a u1 5")
-	s.status.State(source.Watching, nil)
+	s.Status.State(source.Watching, nil)
 	gate := log.hold()
 	id := source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "5"}
 	content := &lateContent{
 		testContent: contentOf(id),
 		first:       func() { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) },
 	}
-	queued, steady, err := s.resyncer.republishNow(t.Context(), id, content, 7, rate.NewLimiter(rate.Inf, 1))
+	queued, steady, err := s.Resyncer.RepublishNow(t.Context(), id, content, 7, rate.NewLimiter(rate.Inf, 1))
 	assert.True(t, !queued && steady && err == nil, "queued %v, steady %v, error %v", queued, steady, err)
 	close(gate)
 	log.set(func() { log.gate = nil })
 	r.settle()
-	n := s.tracker.Pending()
-	assert.True(t, n == 0 && s.resyncer.resync.room.TryAcquire(resyncAhead), "%d tickets are open, or there is no room", n)
+	n := s.Tracker.Pending()
+	assert.True(t, n == 0 && s.Resyncer.Resync.Room.TryAcquire(stream.ResyncAhead),
+		"%d tickets are open, or there is no room", n)
 }

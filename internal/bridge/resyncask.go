@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -27,7 +28,7 @@ func (e *UnknownError) Error() string {
 // the resources, or of all where none is given. It returns what became of that at once. A resource is named as in the
 // configuration, as plural[.version][.group], or by what else the API server calls it, with or without its group; with
 // /namespace behind it if need be. The error is an [UnknownError]; then nothing was asked for.
-func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([]Resync, error) {
+func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([]stream.Resync, error) {
 	if pipeline != "" {
 		i := slices.IndexFunc(pipelines, func(p *Pipeline) bool { return p.cfg.Name == pipeline })
 		if i < 0 {
@@ -53,7 +54,7 @@ func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([
 				func(t target) []string { return []string{t.names[0]} })
 		}
 	}
-	var all []Resync
+	var all []stream.Resync
 	for i, p := range pipelines {
 		for _, t := range chosen[i] {
 			if len(resources) == 0 || slices.ContainsFunc(resources, t.called) {
@@ -74,8 +75,8 @@ func unknown[T any](what, name string, of []T, names func(T) []string) error {
 }
 
 // Resyncs returns what is known of those that ran last, run, and wait.
-func Resyncs(pipelines []*Pipeline) []Resync {
-	var all []Resync
+func Resyncs(pipelines []*Pipeline) []stream.Resync {
+	var all []stream.Resync
 	for _, p := range pipelines {
 		if s := p.current.Load(); s != nil && p.ended.Load() == nil {
 			all = append(all, s.resyncs()...)
@@ -84,14 +85,14 @@ func Resyncs(pipelines []*Pipeline) []Resync {
 	return all
 }
 
-func (p *session) resyncs() []Resync {
-	var all []Resync
+func (p *session) resyncs() []stream.Resync {
+	var all []stream.Resync
 	for _, s := range p.opened() {
-		s.resyncer.resync.mu.Lock()
-		known := s.resyncer.resync.all()
-		s.resyncer.resync.mu.Unlock()
+		s.Resyncer.Resync.Mu.Lock()
+		known := s.Resyncer.Resync.All()
+		s.Resyncer.Resync.Mu.Unlock()
 		for _, r := range known {
-			all = append(all, s.named(r))
+			all = append(all, s.Named(r))
 		}
 	}
 	return all
@@ -99,7 +100,7 @@ func (p *session) resyncs() []Resync {
 
 // target is what a resync can be of; stream is nil while none is open.
 type target struct {
-	stream *stream
+	stream *stream.Stream
 	// empty: that is because nothing is selected.
 	empty bool
 	// names are what it is called: first as in the configuration.
@@ -117,8 +118,8 @@ func (p *Pipeline) targets() []target {
 	}
 	if session != nil {
 		for _, s := range session.opened() {
-			opened[s.spec] = true
-			all = append(all, target{stream: s, names: within(s.Namespace, s.spec.Resource, s.At().Resource.String(),
+			opened[s.Spec] = true
+			all = append(all, target{stream: s, names: within(s.Namespace, s.Spec.Resource, s.At().Resource.String(),
 				s.At().Resource.Resource,
 				dotted(s.At().Resource.Resource, s.Group), dotted(s.At().Resource.Resource, s.Version))})
 		}
@@ -178,24 +179,24 @@ func within(namespace string, names ...string) []string {
 }
 
 // startResync asks for one, unless the stream does not watch.
-func (p *Pipeline) startResync(t target) Resync {
+func (p *Pipeline) startResync(t target) stream.Resync {
 	s := t.stream
 	if t.empty {
-		return Resync{Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: ResyncEmpty}
+		return stream.Resync{Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: stream.ResyncEmpty}
 	}
 	if s == nil {
-		return Resync{
-			Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: ResyncRefused,
+		return stream.Resync{
+			Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: stream.ResyncRefused,
 			Problem: "it is not open yet; /readyz says why",
 		}
 	}
-	s.mu.Lock()
-	steady := s.steady()
-	s.mu.Unlock()
+	s.Mu.Lock()
+	steady := s.Steady()
+	s.Mu.Unlock()
 	if steady {
-		return s.named(s.resyncer.resync.ask(time.Now()))
+		return s.Named(s.Resyncer.Resync.Ask(time.Now()))
 	}
-	state, problem := s.status.now()
+	state, problem := s.Status.Now()
 	why := "it is " + state.String()
 	if state == source.Watching {
 		why = "a list of it is not in the log yet"
@@ -203,5 +204,5 @@ func (p *Pipeline) startResync(t target) Resync {
 	if problem != "" {
 		why += ": " + problem
 	}
-	return s.named(Resync{State: ResyncRefused, Problem: why})
+	return s.Named(stream.Resync{State: stream.ResyncRefused, Problem: why})
 }

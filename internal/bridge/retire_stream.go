@@ -10,6 +10,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
@@ -17,23 +18,23 @@ import (
 
 // close makes an open stream one that is only stored, as a session begins with. Nothing of it is read any more, and all
 // that was read is in the log.
-func (p *session) close(s *stream) {
+func (p *session) close(s *stream.Stream) {
 	p.committing.Lock()
 	defer p.committing.Unlock()
 	saved, other, _, _ := s.Changes()
-	rows := s.ledger.Rows()
+	rows := s.Ledger.Rows()
 	if other { // another stream may have ended its history since it was saved
-		p.unopenedChanged(s.name, saved)
+		p.unopenedChanged(s.Name, saved)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(s)
-	p.state.Streams[s.name], p.state.Rows[s.name] = saved, rows
+	p.state.Streams[s.Name], p.state.Rows[s.Name] = saved, rows
 }
 
 // drop takes a stream from those that are committed and shown; the caller holds committing and mu.
-func (p *session) drop(s *stream) {
-	left := make([]*stream, 0, len(p.streams))
+func (p *session) drop(s *stream.Stream) {
+	left := make([]*stream.Stream, 0, len(p.streams))
 	for _, o := range p.streams {
 		if o != s {
 			left = append(left, o)
@@ -41,7 +42,7 @@ func (p *session) drop(s *stream) {
 	}
 	p.streams = left
 	s.Close()
-	p.incidents.Forget(s.name)
+	p.incidents.Forget(s.Name)
 }
 
 // reasonOf returns why an object of a stream that retires is deleted, by its uid.
@@ -84,7 +85,7 @@ func (p *session) reasons(ctx context.Context, at source.Stream) (reasonOf, erro
 }
 
 // openRetiring opens a stored stream whose objects are to be deleted in the log.
-func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (*stream, error) {
+func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (*stream.Stream, error) {
 	p.committing.Lock() // the next commit has to save that it retires
 	defer p.committing.Unlock()
 	p.mu.Lock()
@@ -98,7 +99,7 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 		return nil, err
 	}
 	s.Forgotten(before)
-	s.status.retires()
+	s.Status.Retires()
 	return s, nil
 }
 
@@ -106,16 +107,16 @@ func (p *session) openRetiring(spec *StreamSpec, at source.Stream, why string) (
 // The epoch is durable before anything is published under it: a process that dies in between is followed by one that
 // does the rest. Where the broker refuses an end, asked may end before that: then the stream is only stored. The error
 // is ctx's, or permanent.
-func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf, why string) error {
+func (p *session) retire(ctx, asked context.Context, s *stream.Stream, reason reasonOf, why string) error {
 	s.Retire(p.epochs.Next, why)
 	if err := p.save(ctx); err != nil {
 		return err
 	}
-	n := s.lists.deleteAll(reason)
-	if err := s.tracker.Await(ctx); err != nil {
+	n := s.Lists.DeleteAll(reason)
+	if err := s.Tracker.Await(ctx); err != nil {
 		return err
 	}
-	for s.refusals.lacks() { // the stream is not read, and does not try them again itself
+	for s.Refusals.Lacks() { // the stream is not read, and does not try them again itself
 		if err := pause.For(asked, refused.FirstDelay); err != nil {
 			if err := p.save(ctx); err != nil {
 				return err
@@ -123,8 +124,8 @@ func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf,
 			p.close(s)
 			return nil
 		}
-		s.lists.deleteAll(reason)
-		if err := s.tracker.Await(ctx); err != nil {
+		s.Lists.DeleteAll(reason)
+		if err := s.Tracker.Await(ctx); err != nil {
 			return err
 		}
 	}
@@ -134,26 +135,26 @@ func (p *session) retire(ctx, asked context.Context, s *stream, reason reasonOf,
 	if err := p.forget(ctx, s); err != nil {
 		return err
 	}
-	p.log.Info("stream has ended", "stream", s.name, "why", why, "deleted", n)
+	p.log.Info("stream has ended", "stream", s.Name, "why", why, "deleted", n)
 	return nil
 }
 
 // forget removes a stream for good. A stream of its name that begins later takes a new epoch.
-func (p *session) forget(ctx context.Context, s *stream) error {
+func (p *session) forget(ctx context.Context, s *stream.Stream) error {
 	return p.insist(ctx, func() error {
 		p.committing.Lock()
 		defer p.committing.Unlock()
-		b := &checkpoint.Batch{Identity: p.cfg.Identity, Log: &p.logged, Forget: []string{s.name}}
+		b := &checkpoint.Batch{Identity: p.cfg.Identity, Log: &p.logged, Forget: []string{s.Name}}
 		if err := p.cfg.Store.Commit(ctx, b); err != nil {
 			return err
 		}
 		p.unlogged = false
-		delete(p.unopenedSaved, s.name)
+		delete(p.unopenedSaved, s.Name)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.drop(s)
-		delete(p.state.Streams, s.name)
-		delete(p.state.Rows, s.name)
+		delete(p.state.Streams, s.Name)
+		delete(p.state.Rows, s.Name)
 		return nil
 	})
 }

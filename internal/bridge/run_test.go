@@ -25,6 +25,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -51,14 +52,14 @@ func TestRun_a_stop_while_the_broker_is_away_ends_in_time_and_loses_nothing(t *t
 	log.set(func() { log.gate = make(chan struct{}) })
 	api.add(20)
 	s := b.only(t)
-	must.Happen(t, "the events", func() bool { return s.tracker.Pending() == 20 })
+	must.Happen(t, "the events", func() bool { return s.Tracker.Pending() == 20 })
 	require.NoError(t, b.stop())
-	assert.Equal(t, "1", store.state.Streams[s.name].Position, "the position, and nothing after 1 was acknowledged")
+	assert.Equal(t, "1", store.state.Streams[s.Name].Position, "the position, and nothing after 1 was acknowledged")
 	log.set(func() { log.gate = nil })
 	b = runBridge(t, api, log, store, nil)
 	must.Happen(t, "the events", func() bool { return len(log.lines()) == 22 })
 	s = b.only(t)
-	must.Happen(t, "the last acknowledgement", func() bool { return s.tracker.Pending() == 0 })
+	must.Happen(t, "the last acknowledgement", func() bool { return s.Tracker.Pending() == 0 })
 	for i, line := range log.lines()[2:] {
 		assert.Equal(t, 1, strings.Count(strings.Join(log.lines(), "\n"), line), "line %d", i)
 		assert.True(t, strings.HasPrefix(line, "added"), "line %d", i)
@@ -73,7 +74,7 @@ func TestRun_a_stop_drains_what_was_read(t *testing.T) {
 	api.add(20)
 	s := b.only(t)
 	must.Happen(t, "the events", func() bool {
-		return s.tracker.Pending() == 20 &&
+		return s.Tracker.Pending() == 20 &&
 			b.current.Load().delivery.InFlight.Count() == 20
 	})
 	stopped := make(chan error, 1)
@@ -81,7 +82,7 @@ func TestRun_a_stop_drains_what_was_read(t *testing.T) {
 	close(gate)
 	require.NoError(t, <-stopped)
 	assert.Equal(t, 22, len(log.lines()), "messages are in the log, want all 22")
-	assert.Equal(t, "20", store.state.Streams[s.name].Position, "the position, want the version before the last")
+	assert.Equal(t, "20", store.state.Streams[s.Name].Position, "the position, want the version before the last")
 }
 
 // A budget that is spent stops the reading, not a handler; and comes back whole.
@@ -179,7 +180,7 @@ func TestReadyz_says_what_keeps_a_pipeline_from_being_ready(t *testing.T) {
 	log.set(func() { log.away = errors.New("gone") })
 	api.setAway(true)
 	s := b.only(t)
-	must.Happen(t, "the failing watch", func() bool { return !s.status.watching() })
+	must.Happen(t, "the failing watch", func() bool { return !s.Status.Watching() })
 	says("ok")
 	code, _ := b.get("/livez")
 	assert.Equal(t, http.StatusOK, code, "/livez, and the process lives")
@@ -293,17 +294,17 @@ func TestRun_ends_where_the_checkpoint_is_another_one(t *testing.T) {
 func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 	store := &memoryStore{}
 	r, s := saved(t, newReadableLog(), store)
-	before := store.state.Streams[s.name]
-	s.saved.Owes.Version = "40"
+	before := store.state.Streams[s.Name]
+	s.Saved.Owes.Version = "40"
 	store.fail = errors.New("no answer")
 	require.Error(t, r.commit(t.Context()), "it did not fail")
 	store.fail = nil
 	stored := before
 	stored.Owes.Version = "40"
-	store.state.Streams[s.name] = stored // it was made nevertheless
-	s.saved.Owes.Version = ""
+	store.state.Streams[s.Name] = stored // it was made nevertheless
+	s.Saved.Owes.Version = ""
 	require.NoError(t, r.commit(t.Context()))
-	assert.Equal(t, before, store.state.Streams[s.name], "the store")
+	assert.Equal(t, before, store.state.Streams[s.Name], "the store")
 }
 
 // What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.
@@ -311,20 +312,20 @@ func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 	at := &rest.Config{Host: newAPIServer(t, 10).URL}
 	client := must.Get(kube.NewClient(at))(t)
 	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
-	st := &status{stream: (&stream{env: &Environment{Refresh: catalog.Refresh}}).assemble()}
+	st := &stream.Status{Stream: (&stream.Stream{Env: &stream.Environment{Refresh: catalog.Refresh}}).Assemble()}
 	now, looks := time.Now(), 0
 	for range 3600 {
-		before := st.asked
-		st.missed(now)
-		if st.asked != before {
+		before := st.Asked
+		st.Missed(now)
+		if st.Asked != before {
 			looks++
 		}
 		now = now.Add(time.Second)
 	}
 	assert.GreaterOrEqual(t, looks, 30, "looks in an hour")
 	assert.LessOrEqual(t, looks, 45, "looks in an hour")
-	st.doubt = 0 // as when it watches
-	if st.missed(now); st.asked != now {
+	st.Doubt = 0 // as when it watches
+	if st.Missed(now); st.Asked != now {
 		t.Error("it does not look at once when something new is missing")
 	}
 }
@@ -332,22 +333,22 @@ func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 // A stream that has watched may wait for a while, and is ready; one that has not is not.
 func TestStatus_is_ready_for_a_while_without_its_watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &status{stream: (&stream{
-			env:      &Environment{Log: slog.New(slog.DiscardHandler)},
-			identity: identity{spec: &StreamSpec{}}, account: delivery.Account{Incidents: &health.StreamIncidents{}},
-		}).assemble()}
+		st := &stream.Status{Stream: (&stream.Stream{
+			Env:      &stream.Environment{Log: slog.New(slog.DiscardHandler)},
+			Identity: stream.Identity{Spec: &StreamSpec{}}, Figures: delivery.Account{Incidents: &health.StreamIncidents{}},
+		}).Assemble()}
 		gone := errors.New("gone")
 		st.State(source.Listing, gone)
-		assert.Equal(t, "gone", st.ready(), "before it has watched")
+		assert.Equal(t, "gone", st.Ready(), "before it has watched")
 		st.State(source.Watching, nil)
-		assert.Empty(t, st.ready())
+		assert.Empty(t, st.Ready())
 		st.State(source.Watching, gone)
 		<-time.After(health.UnreadyAfter)
-		assert.Empty(t, st.ready())
+		assert.Empty(t, st.Ready())
 		<-time.After(1)
-		assert.Equal(t, "gone", st.ready())
+		assert.Equal(t, "gone", st.Ready())
 		st.State(source.Watching, nil)
-		assert.Empty(t, st.ready())
+		assert.Empty(t, st.Ready())
 	})
 }
 
@@ -362,10 +363,10 @@ func TestStatus_of_a_wildcard_says_once_why_a_stream_waits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				logged := &testlog.Text{}
-				st := &status{stream: (&stream{
-					env:      &Environment{Log: logged.Logger()},
-					identity: identity{spec: &c.spec}, account: delivery.Account{Incidents: &health.StreamIncidents{}},
-				}).assemble()}
+				st := &stream.Status{Stream: (&stream.Stream{
+					Env:      &stream.Environment{Log: logged.Logger()},
+					Identity: stream.Identity{Spec: &c.spec}, Figures: delivery.Account{Incidents: &health.StreamIncidents{}},
+				}).Assemble()}
 				for range 2 {
 					st.State(source.Listing, errors.New("not permitted"))
 					<-time.After(health.UnreadyAfter)

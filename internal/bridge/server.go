@@ -101,8 +101,8 @@ func (p *session) unready() []string {
 	}
 	p.mu.Unlock()
 	for _, s := range p.opened() {
-		if why := s.status.ready(); why != "" && s.status.degraded() == "" {
-			lines = append(lines, fmt.Sprintf("pipeline %s: stream %s: %s", p.name, s.name, why))
+		if why := s.Status.Ready(); why != "" && s.Status.Degraded() == "" {
+			lines = append(lines, fmt.Sprintf("pipeline %s: stream %s: %s", p.name, s.Name, why))
 		}
 	}
 	return lines
@@ -115,8 +115,8 @@ func (p *Pipeline) degraded() (lines []string) {
 		return nil
 	}
 	for _, o := range s.opened() {
-		if why := o.status.degraded(); why != "" {
-			lines = append(lines, fmt.Sprintf("degraded: pipeline %s: stream %s: %s", s.name, o.name, why))
+		if why := o.Status.Degraded(); why != "" {
+			lines = append(lines, fmt.Sprintf("degraded: pipeline %s: stream %s: %s", s.name, o.Name, why))
 		}
 	}
 	return lines

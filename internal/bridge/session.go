@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -47,7 +48,7 @@ type session struct {
 	fenced bool
 	// failure takes what ends the session, from who must not block.
 	failure chan error
-	env     *Environment
+	env     *stream.Environment
 	// saved is when the last commit succeeded, in nanoseconds since 1970.
 	saved atomic.Int64
 	state *checkpoint.State
@@ -87,7 +88,7 @@ type session struct {
 
 	// mu guards what follows.
 	mu      sync.Mutex
-	streams []*stream
+	streams []*stream.Stream
 	// asked are the specs that are read; nil: those of cfg.
 	asked []*StreamSpec
 	// cache is nil until a stream needs it.
@@ -131,7 +132,7 @@ func (p *session) run(ctx context.Context) error {
 	defer p.delivery.ShutDown()
 	state, err := p.load(ctx)
 	if err != nil {
-		return ended(err)
+		return stream.Ended(err)
 	}
 	if state.Streams == nil {
 		state.Streams = map[string]checkpoint.Stream{}
@@ -160,7 +161,7 @@ func (p *session) run(ctx context.Context) error {
 	if errors.Is(err, errDelivery) {
 		err = nil
 	}
-	if failure := ended(delivery.Wait()); !checkpoint.IsPermanent(err) {
+	if failure := stream.Ended(delivery.Wait()); !checkpoint.IsPermanent(err) {
 		err = errors.Join(err, failure) // else both were refused the same
 	}
 	var rewound *sink.RewoundError
@@ -168,7 +169,7 @@ func (p *session) run(ctx context.Context) error {
 		return err // what was acknowledged does not hold, or cannot be committed
 	}
 	if !p.cfg.Term.held() {
-		return ended(err)
+		return stream.Ended(err)
 	}
 	return errors.Join(err, p.lastCommit(ctx))
 }
@@ -186,10 +187,10 @@ func (p *session) readAll(ctx, failed context.Context) error {
 	})
 	reading.Go(func() error {
 		if err := p.meetLog(reads); err != nil {
-			return ended(err)
+			return stream.Ended(err)
 		}
 		if err := p.assume(reads); err != nil {
-			return ended(err)
+			return stream.Ended(err)
 		}
 		close(p.met)
 		p.sayPublishing() // whatever it waited for
@@ -260,10 +261,10 @@ func (p *session) unmet() map[string]time.Duration {
 	return ages
 }
 
-func (p *session) opened() []*stream {
+func (p *session) opened() []*stream.Stream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]*stream(nil), p.streams...)
+	return append([]*stream.Stream(nil), p.streams...)
 }
 
 // drain waits until everything that was read is in the log, the time for it is up, or delivery has failed.

@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -163,47 +164,47 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 func TestMarks_are_taken_before_the_rows(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	r, s := startStream(t, log, store)
-	last, err := r.open(s.spec, source.Stream{Resource: source.Resource{
+	last, err := r.open(s.Spec, source.Stream{Resource: source.Resource{
 		Version: "v1", Resource: "secrets", Kind: "Secret",
 		Namespaced: true,
 	}})
 	require.NoError(t, err)
 	snapshot(t, s, "10", "a u1 5")
-	s.ledger.Put("default/gone", checkpoint.Row{UID: "u9", ResourceVersion: "6", Deleted: true})
-	last.mu.Lock()
+	s.Ledger.Put("default/gone", checkpoint.Row{UID: "u9", ResourceVersion: "6", Deleted: true})
+	last.Mu.Lock()
 	committed := make(chan error, 1)
 	go func() { committed <- r.commit(t.Context()) }()
-	must.Happen(t, "the rows of the first stream", func() bool { _, ok := s.ledger.Get("default/gone"); return !ok })
+	must.Happen(t, "the rows of the first stream", func() bool { _, ok := s.Ledger.Get("default/gone"); return !ok })
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()
-	last.mu.Unlock()
+	last.Mu.Unlock()
 	require.NoError(t, <-committed)
-	row, _ := s.ledger.Get("default/b")
-	if _, saved := store.state.Rows[s.name]["default/b"]; saved || store.state.Log.Marks[0] >= row.Sequence {
+	row, _ := s.Ledger.Get("default/b")
+	if _, saved := store.state.Rows[s.Name]["default/b"]; saved || store.state.Log.Marks[0] >= row.Sequence {
 		t.Errorf("the mark is %d, and the event at %d is saved: %v", store.state.Log.Marks[0], row.Sequence, saved)
 	}
 }
 
 // A waypoint that has a position has the events before it, too.
 func TestMarks_know_of_an_event_before_its_ticket_is_settled(t *testing.T) {
-	for name, publish := range map[string]func(*stream){
-		"a change": func(s *stream) { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) },
-		"a marker": func(s *stream) {
-			s.lists.queueMarker(&delivery.Marker{Marker: source.Marker{Kind: source.MarkerGap, To: "11", Seen: time.Now()}})
+	for name, publish := range map[string]func(*stream.Stream){
+		"a change": func(s *stream.Stream) { send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch) },
+		"a marker": func(s *stream.Stream) {
+			s.Lists.QueueMarker(&delivery.Marker{Marker: source.Marker{Kind: source.MarkerGap, To: "11", Seen: time.Now()}})
 		},
 	} {
 		log, _, r, s := listed(t, "10", "a u1 5")
 		gate := log.hold()
 		publish(s)
 		high := make(chan uint64, 1)
-		ticket := s.tracker.OpenBarrier(time.Now(), func() {
+		ticket := s.Tracker.OpenBarrier(time.Now(), func() {
 			ends, _ := r.delivery.Offsets.Ends()
 			high <- ends[0]
 		})
 		close(gate)
 		got, want := <-high, uint64(len(log.lines()))
 		assert.Equal(t, want, got, "%s at %d is settled, and the mark", name, want)
-		s.tracker.Settle(ticket)
+		s.Tracker.Settle(ticket)
 		r.settle()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 )
 
 // State is how a pipeline is doing at a moment. Errors are as the log has them: they hold no values of Secrets.
@@ -31,7 +32,7 @@ type State struct {
 	// Writer is the last time that another process was seen to publish as the pipeline.
 	Writer health.Event
 	// Resyncs are those that run.
-	Resyncs []Resync
+	Resyncs []stream.Resync
 	// Streams are those that are open, in the order in which they were opened, and then what is configured and not open
 	// yet.
 	Streams []StreamState
@@ -80,13 +81,13 @@ func (p *session) now(now time.Time) State {
 		st.Unmet = max(st.Unmet, age)
 	}
 	for _, r := range p.resyncs() {
-		if r.State == ResyncRunning {
+		if r.State == stream.ResyncRunning {
 			st.Resyncs = append(st.Resyncs, r)
 		}
 	}
 	opened := map[*StreamSpec]bool{}
 	for _, s := range p.opened() {
-		opened[s.spec] = true
+		opened[s.Spec] = true
 		st.Streams = append(st.Streams, s.Report(now))
 	}
 	for _, spec := range p.specs() {

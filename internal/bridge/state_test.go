@@ -24,12 +24,12 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 	r := startOf(t, log, &memoryStore{})
 	s := r.stream(nil)
 	snapshot(t, s, "10", "a u1 5", "b u2 6")
-	s.status.State(source.Watching, nil)
+	s.Status.State(source.Watching, nil)
 	log.refuse = func(m *sink.Message) bool { return strings.HasSuffix(m.ID, ".11.0") }
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	relist(t, s, "20", "a u1 11", "b u2 6")
-	s.status.State(source.Waiting, errors.New("connection refused"))
+	s.Status.State(source.Waiting, errors.New("connection refused"))
 
 	st := r.pipeline.State()
 	require.True(t, len(st.Streams) == 1 && st.Name == "test" && st.BufferBytes == 1<<20, "the pipeline is %+v", st)
@@ -45,7 +45,7 @@ func TestState_tells_how_a_stream_is_doing_and_what_happened_to_it(t *testing.T)
 	require.Error(t, past.Failure.Err, "its failure is %+v, over at %v", past.Failure, past.Cleared)
 	assert.True(t, past.Cleared.IsZero(), "its failure is %+v, over at %v", past.Failure, past.Cleared)
 
-	s.status.State(source.Watching, nil)
+	s.Status.State(source.Watching, nil)
 	got = r.pipeline.State().Streams[0]
 	assert.True(t, got.Live && got.Err == nil && got.Failing.IsZero() && got.Past.Failure.Err != nil &&
 		!got.Past.Cleared.IsZero(), "when it watches again it is %+v", got)
@@ -89,7 +89,7 @@ func TestBroker_that_refuses_for_long_is_not_ready(t *testing.T) {
 		snapshot(t, s, "1")
 		ready := func() string { return strings.Join(r.pipeline.unready(), "\n") }
 		send(t, s, source.Added, "a", "u1", "2", source.ReasonWatch)
-		s.status.State(source.Watching, nil)
+		s.Status.State(source.Watching, nil)
 		<-time.After(health.UnreadyAfter / 2)
 		assert.Empty(t, ready(), "soon after")
 		send(t, s, source.Added, "b", "u2", "3", source.ReasonWatch)
@@ -111,7 +111,7 @@ func TestBroker_that_was_away_has_refused_nothing(t *testing.T) {
 		down := true
 		clear(r.unbegun)
 		snapshot(t, s, "1")
-		s.status.State(source.Watching, nil)
+		s.Status.State(source.Watching, nil)
 		assert.Empty(t, r.unready())
 		log.set(func() {
 			log.away = errors.New("no connection")

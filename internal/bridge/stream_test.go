@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
@@ -36,7 +37,7 @@ func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
 	snapshot(t, s, "10", "a u1 5")
 	r.settle()
 	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot", "snapshot-completed 10")
-	assert.Equal(t, "10", s.tracker.Position(), "position, want that of the list")
+	assert.Equal(t, "10", s.Tracker.Position(), "position, want that of the list")
 }
 
 // A crash behind a commit that has the version of a complete list as the position would else list again, behind a gap
@@ -44,39 +45,39 @@ func TestStream_a_first_list_is_a_snapshot_between_its_markers(t *testing.T) {
 func TestStream_commits_the_version_of_a_list_and_that_nothing_is_owed_at_once(t *testing.T) {
 	_, store, r, s := listed(t, "10", "a u1 5")
 	note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "compacted"}})
-	ticket := s.tracker.Open("", time.Now())
-	s.mu.Lock()
-	s.lists.complete = &source.Progress{Version: "20"}
-	s.mu.Unlock()
-	s.tracker.Bookmark("20")
+	ticket := s.Tracker.Open("", time.Now())
+	s.Mu.Lock()
+	s.Lists.Complete = &source.Progress{Version: "20"}
+	s.Mu.Unlock()
+	s.Tracker.Bookmark("20")
 	require.NoError(t, r.save(t.Context()))
-	saved := store.streams(t)[s.name]
+	saved := store.streams(t)[s.Name]
 	assert.True(t, saved.Position == "10" && saved.Owes.List == sequence.Relist, "the store has %+v", saved)
-	s.tracker.Settle(ticket)
+	s.Tracker.Settle(ticket)
 	require.NoError(t, r.save(t.Context()))
-	saved = store.streams(t)[s.name]
+	saved = store.streams(t)[s.Name]
 	assert.True(t, saved.Position == "20" && saved.Owes == checkpoint.Owes{}, "the store has %+v", saved)
 }
 
 // Another stream has found out meanwhile that etcd was restored: the list of the next epoch is owed.
 func TestStream_owes_what_does_not_compare_although_a_list_is_complete(t *testing.T) {
 	_, store, r, s := listed(t, "10", "a u1 5")
-	s.mu.Lock()
-	s.lists.complete = &source.Progress{Version: "10"}
-	s.epochs.mismatch = &source.RewoundError{Stream: s.name}
-	s.saved.Owes = checkpoint.Owes{List: sequence.Republish, Cause: string(source.CauseRestored)}
-	s.mu.Unlock()
+	s.Mu.Lock()
+	s.Lists.Complete = &source.Progress{Version: "10"}
+	s.Epochs.Mismatch = &source.RewoundError{Stream: s.Name}
+	s.Saved.Owes = checkpoint.Owes{List: sequence.Republish, Cause: string(source.CauseRestored)}
+	s.Mu.Unlock()
 	require.NoError(t, r.save(t.Context()))
-	assert.Equal(t, sequence.Republish, store.streams(t)[s.name].Owes.List)
+	assert.Equal(t, sequence.Republish, store.streams(t)[s.Name].Owes.List)
 }
 
 // A dead process has not come to say that the snapshot is complete.
 func TestStream_reads_nothing_before_the_word_of_a_complete_snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, r, s := listed(t, "10", "a u1 5")
-		s.mu.Lock()
-		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: "10", Objects: 1}
-		s.mu.Unlock()
+		s.Mu.Lock()
+		s.Saved.Unannounced = checkpoint.Snapshot{ResourceVersion: "10", Objects: 1}
+		s.Mu.Unlock()
 		r.stopSaved()
 
 		gate := log.hold()
@@ -88,7 +89,7 @@ func TestStream_reads_nothing_before_the_word_of_a_complete_snapshot(t *testing.
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- s.read(ctx, nil) }()
+		go func() { ended <- s.Read(ctx, nil) }()
 		synctest.Wait()
 		assert.Zero(t, asked.Load(), "the API server is asked")
 		close(gate)
@@ -171,7 +172,7 @@ func TestStream_a_snapshot_is_complete_only_when_its_position_is_safe(t *testing
 	ctx, cancel := context.WithCancel(t.Context())
 	listed := make(chan error, 1)
 	go func() { listed <- s.Note(ctx, source.Progress{Kind: source.Listed, Version: "10", Objects: 1}) }()
-	must.Happen(t, "the position", func() bool { return s.tracker.Position() == "10" })
+	must.Happen(t, "the position", func() bool { return s.Tracker.Position() == "10" })
 	cancel()
 	assert.ErrorIs(t, <-listed, context.Canceled, "a list whose position is not safe ended, want that of the context")
 	expect(t, log.lines(), "snapshot-started 10", "added default/a u1 5 snapshot")
@@ -190,7 +191,7 @@ func TestStream_owes_a_list_until_it_is_acknowledged(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, ended, "the list is complete")
 		require.NoError(t, r.save(t.Context()))
-		saved := store.state.Streams[s.name]
+		saved := store.state.Streams[s.Name]
 		assert.Equal(t, sequence.Relist, saved.Owes.List)
 		assert.Equal(t, "10", saved.Position)
 		close(gate)
@@ -230,7 +231,7 @@ func TestStream_a_crash_leaves_one_word_of_a_complete_snapshot(t *testing.T) {
 }
 
 // startLatest starts a pipeline whose one stream folds states. Its first event is under way, and the log is held.
-func startLatest(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream) {
+func startLatest(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream.Stream) {
 	t.Helper()
 	r := start(t, log, store)
 	s := r.stream(&StreamSpec{Latest: true})
@@ -252,7 +253,7 @@ func TestStream_latest_folds_what_waits_and_says_so(t *testing.T) {
 	close(log.gate)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 1 watch", "deleted default/a u1 5 watch 4", "added default/a u2 7 watch 2")
-	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open, want none")
+	assert.Equal(t, 0, s.Tracker.Pending(), "tickets are open, want none")
 	assert.EqualValues(t, 0, r.budget.Bytes()-r.budget.Gone(), "bytes are held, want none")
 }
 
@@ -265,8 +266,8 @@ func TestStream_latest_stays_before_what_it_has_folded(t *testing.T) {
 		send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 	}
 	log.gate <- struct{}{}
-	must.Happen(t, "the first event to be acknowledged", func() bool { return s.tracker.Position() != "" })
-	assert.Equal(t, "1", s.tracker.Position(), "a watch goes on behind what the log has")
+	must.Happen(t, "the first event to be acknowledged", func() bool { return s.Tracker.Position() != "" })
+	assert.Equal(t, "1", s.Tracker.Position(), "a watch goes on behind what the log has")
 	close(log.gate)
 	r.settle()
 	expect(t, log.lines(), "added default/a u1 1 watch", "updated default/a u1 4 watch 3")
@@ -304,7 +305,7 @@ func TestStream_has_every_place_checked(t *testing.T) {
 		}
 		r := start(t, log, &memoryStore{})
 		s := r.stream(&StreamSpec{Latest: c.latest})
-		s.env.Checks = !c.unfenced
+		s.Env.Checks = !c.unfenced
 		for _, v := range []string{"1", "2", "3"} {
 			send(t, s, source.Updated, "a", "u1", v, source.ReasonWatch)
 			r.settle()
@@ -336,7 +337,7 @@ func TestStream_a_gap_waits_for_what_precedes_it(t *testing.T) {
 func TestStream_a_tombstone_goes_when_the_position_has_passed_it(t *testing.T) {
 	log, store := newFakeLog(), &memoryStore{}
 	r, s := startStream(t, log, store)
-	s.saved.Owes = checkpoint.Owes{} // as behind a first list
+	s.Saved.Owes = checkpoint.Owes{} // as behind a first list
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	send(t, s, source.Deleted, "a", "u1", "2", source.ReasonWatch)
 	for _, c := range []struct {
@@ -346,7 +347,7 @@ func TestStream_a_tombstone_goes_when_the_position_has_passed_it(t *testing.T) {
 		note(t, s, source.Progress{Kind: source.Bookmark, Version: c.bookmark})
 		r.settle()
 		require.NoError(t, r.commit(t.Context()))
-		assert.Equal(t, c.rows, len(store.state.Rows[s.name]), "rows are kept at position %s", s.tracker.Position())
+		assert.Equal(t, c.rows, len(store.state.Rows[s.Name]), "rows are kept at position %s", s.Tracker.Position())
 	}
 }
 
@@ -371,15 +372,15 @@ func TestStream_changed_selectors_list_again_under_an_epoch_of_their_own(t *test
 
 	second := start(t, log, store)
 	second.env.Client = clientOf(t, newAPIServer(t, 10))
-	epoch := s.epoch
+	epoch := s.Epoch
 	s = second.stream(&StreamSpec{LabelSelector: "app=x"})
 	_, _, ok := s.Resume()
 	require.False(t, ok, "a stream with other selectors resumed")
 	snapshot(t, s, "20", "a u-a 5")
 	second.settle()
 	expect(t, log.lines()[4:], "gap 20", "deleted default/b u-b 6 relist")
-	assert.Greater(t, s.epoch, epoch, "the epoch of another selection")
-	assert.Equal(t, s.epoch, must.Get(encode.StateOf(&log.log[5]))(t).Sequence.Epoch)
+	assert.Greater(t, s.Epoch, epoch, "the epoch of another selection")
+	assert.Equal(t, s.Epoch, must.Get(encode.StateOf(&log.log[5]))(t).Sequence.Epoch)
 }
 
 func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testing.T) {
@@ -411,7 +412,7 @@ func TestStream_latest_leaves_no_object_in_the_queue_with_nothing_to_do(t *testi
 	send(t, s, source.Updated, "a", "u1", "2", source.ReasonWatch)
 	p.delivery.Next(t.Context())
 	assert.Equal(t, 0, p.delivery.Len(), "objects are in the queue")
-	assert.Equal(t, 0, s.tracker.Pending(), "tickets are open")
+	assert.Equal(t, 0, s.Tracker.Pending(), "tickets are open")
 }
 
 // A million objects are read before each watch.
@@ -423,8 +424,8 @@ func TestStream_goes_on_while_what_it_knows_is_read(t *testing.T) {
 	require.True(t, ok)
 	current := map[string]bool{}
 	for id, is := range known {
-		if assert.True(t, s.mu.TryLock(), "the stream waits") {
-			s.mu.Unlock()
+		if assert.True(t, s.Mu.TryLock(), "the stream waits") {
+			s.Mu.Unlock()
 		}
 		current[id.Name] = is
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -18,11 +18,11 @@ import (
 type forStreams struct{ *session }
 
 // newEnvironment returns what the streams of a session have in common.
-func newEnvironment(p *session) *Environment {
+func newEnvironment(p *session) *stream.Environment {
 	c := p.cfg
-	return &Environment{
+	return &stream.Environment{
 		Session: forStreams{p}, Pipeline: c.Name, Log: c.Log, Client: c.Client, Watches: c.Watches, Recovery: c.Recovery,
-		Audit: c.Audit, ResyncRate: c.ResyncRate, PrimeTime: primeTime, Checks: !c.Unfenced || c.Term != nil,
+		Audit: c.Audit, ResyncRate: c.ResyncRate, PrimeTime: stream.PrimeTime, Checks: !c.Unfenced || c.Term != nil,
 		Refresh: func() { c.Catalog.Refresh() }, Budget: p.budget, Delivery: p.delivery, Epochs: p.epochs,
 	}
 }
@@ -47,28 +47,16 @@ func (p forStreams) Interrupt() {
 
 var errNotGiven = errors.New("the log has an epoch that the checkpoint has not given")
 
-// Published implements delivery.Stream. It counts an attempt that the broker has acknowledged.
-func (s *publication) Published(a *delivery.Attempt, now time.Time) {
-	s.account.Metrics.Publish.Observe(now.Sub(a.Published).Seconds())
-	if a.Marker != nil {
-		return
-	}
-	s.account.Metrics.Published(a.Delta.Op.String(), string(a.Delta.Reason)).Inc()
-	if !a.Written.IsZero() {
-		s.account.Metrics.Delivery.Observe(max(0, now.Sub(a.Written).Seconds()))
-	}
-}
-
-// Share implements Session. It is how much each stream may hold of deleted objects when all together hold half of the limit or more: with
-// those that hold most they take the limit then.
+// Share implements Session. It is how much each stream may hold of deleted objects when all together hold half of the
+// limit or more: with those that hold most they take the limit then.
 func (p forStreams) Share() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.budget.Limit() / 2 / int64(max(len(p.streams), 1))
 }
 
-// NextResync implements Session. It returns a number for a resync or a repair: the one that is asked for, unless it was used. It is durable
-// with the next commit, which precedes its first use. The caller holds committing.
+// NextResync implements Session. It returns a number for a resync or a repair: the one that is asked for, unless it was
+// used. It is durable with the next commit, which precedes its first use. The caller holds committing.
 func (p forStreams) NextResync(asked int64) int64 {
 	if asked <= p.logged.Resyncs {
 		asked = max(p.logged.Resyncs+1, time.Now().Unix())
@@ -77,17 +65,17 @@ func (p forStreams) NextResync(asked int64) int64 {
 	return p.logged.Resyncs
 }
 
-// Restored implements Session. It gives all other streams the epoch too, those that do not run now included: etcd was restored, and not
-// every stream shows that. The caller holds committing, and no stream's mu.
-func (p forStreams) Restored(s *stream, epoch uint64, cause *source.RewoundError) {
+// Restored implements Session. It gives all other streams the epoch too, those that do not run now included: etcd was
+// restored, and not every stream shows that. The caller holds committing, and no stream's mu.
+func (p forStreams) Restored(s *stream.Stream, epoch uint64, cause *source.RewoundError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	why := s.epochs.why(cause)
+	why := s.Epochs.Why(cause)
 	open := map[string]bool{}
 	for _, other := range p.streams {
-		open[other.name] = true
+		open[other.Name] = true
 		if other != s {
-			other.epochs.restored(epoch, why, cause)
+			other.Epochs.Restored(epoch, why, cause)
 		}
 	}
 	for name, saved := range p.state.Streams {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -39,7 +40,7 @@ func TestTerm_nothing_is_published_or_committed_after_it(t *testing.T) {
 	gate := log.hold()
 	api.add(20)
 	s := b.only(t)
-	must.Happen(t, "the events", func() bool { return s.tracker.Pending() >= 20 })
+	must.Happen(t, "the events", func() bool { return s.Tracker.Pending() >= 20 })
 	lose()
 	store.closed.Store(true)
 	began := time.Now()
@@ -78,7 +79,7 @@ func TestTerm_events_carry_a_number_that_rises_whatever_the_lease_says(t *testin
 		must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 })
 		had := len(log.lines())
 		api.add(1)
-		must.Happen(t, "the event", func() bool { return len(log.lines()) == had+1 && s.tracker.Pending() == 0 })
+		must.Happen(t, "the event", func() bool { return len(log.lines()) == had+1 && s.Tracker.Pending() == 0 })
 		require.NoError(t, b.stop())
 		want = append(want, c.want)
 		log.set(func() {
@@ -101,13 +102,13 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 		identity := checkpoint.Identity{Cluster: "test", Pipeline: "test"}
 		b := runBridge(t, api, log, store, func(c *Config) { c.Identity = identity; under(t, c, 7) })
 		s := b.only(t)
-		must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 && s.tracker.Pending() == 0 })
+		must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 && s.Tracker.Pending() == 0 })
 		require.NoError(t, b.session(t).commit(t.Context()))
 		store.mu.Lock()
 		before := store.state.Log
 		store.mu.Unlock()
 		api.add(3)
-		must.Happen(t, "events", func() bool { return len(log.lines()) >= 5 && s.tracker.Pending() == 0 })
+		must.Happen(t, "events", func() bool { return len(log.lines()) >= 5 && s.Tracker.Pending() == 0 })
 		require.NoError(t, b.stop())
 		disturb(&log, store, before)
 		b = runBridge(t, api, log, store, func(c *Config) { c.Identity = identity; under(t, c, 1) })
@@ -132,7 +133,7 @@ func TestTerm_a_writer_that_does_not_know_of_the_next_one_changes_nothing(t *tes
 		log := newFakeLog()
 		random := rand.New(rand.NewPCG(seed, 5))
 		writers := []*rig{start(t, log, &memoryStore{}), start(t, log, &memoryStore{})}
-		streams := make([]*stream, len(writers))
+		streams := make([]*stream.Stream, len(writers))
 		for i, w := range writers {
 			under(t, w.cfg, int64(i+1))
 			streams[i] = w.stream(nil)
@@ -171,7 +172,7 @@ func TestTerm_a_writer_that_does_not_know_of_the_next_one_changes_nothing(t *tes
 
 func TestTerm_a_former_leader_ends_where_the_next_one_has_published(t *testing.T) {
 	log := newFakeLog()
-	writers, streams := make([]*rig, 2), make([]*stream, 2)
+	writers, streams := make([]*rig, 2), make([]*stream.Stream, 2)
 	for i := range writers {
 		epoch := int64(i + 1)
 		w := start(t, log, &memoryStore{})

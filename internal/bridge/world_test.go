@@ -318,10 +318,10 @@ func (b *bridge) watches(t *testing.T, names ...string) {
 	must.Happen(t, "streams "+strings.Join(names, " "), func() bool {
 		open = nil
 		for _, s := range b.session(t).opened() {
-			if s.status.watching() {
-				open = append(open, s.name)
+			if s.Status.Watching() {
+				open = append(open, s.Name)
 			} else {
-				open = append(open, s.name+" which does not")
+				open = append(open, s.Name+" which does not")
 			}
 		}
 		slices.Sort(open)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -17,7 +18,7 @@ import (
 const firstWrite, secondWrite, thirdWrite = "2020-01-01T00:00:01Z", "2020-01-01T00:00:02Z", "2020-01-01T00:00:03Z"
 
 // sendWritten sends a change of an object whose newest entry in managedFields is of a time and a manager.
-func sendWritten(t *testing.T, s *stream, op source.Op, uid, version, at, manager string) {
+func sendWritten(t *testing.T, s *stream.Stream, op source.Op, uid, version, at, manager string) {
 	t.Helper()
 	body := source.NewBody([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default",` +
 		`"uid":"` + uid +
@@ -46,7 +47,7 @@ func writersOf(log *fakeLog, n int) (all []string) {
 func TestWriter_of_a_change_is_that_of_no_older_write(t *testing.T) {
 	log, store := newReadableLog(), &memoryStore{}
 	r, s := saved(t, log, store)
-	live := func(s *stream) {
+	live := func(s *stream.Stream) {
 		sendWritten(t, s, source.Added, "u2", "12", firstWrite, "kubectl")
 		sendWritten(t, s, source.Updated, "u2", "13", firstWrite, "kubectl") // leaves no time
 		sendWritten(t, s, source.Deleted, "u2", "14", firstWrite, "kubectl")

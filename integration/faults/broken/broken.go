@@ -39,10 +39,10 @@ func Bridges() map[string]Bridge {
 	return map[string]Bridge{
 		"a needless gap after a kill": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/open.go", Old: "	s.epochs.resume()\n",
-				New: `	s.epochs.resume()
-	if saved.Position != "" {
-		s.epochs.again <- source.Why{Cause: source.CauseExpired, Message: "too old resource version: 1 (2)"}
+				File: "internal/bridge/stream/opening.go", Old: "	s.Epochs.resume()\n",
+				New: `	s.Epochs.resume()
+	if o.Saved.Position != "" {
+		s.Epochs.Again <- source.Why{Cause: source.CauseExpired, Message: "too old resource version: 1 (2)"}
 	}
 `,
 			}},
@@ -58,7 +58,7 @@ func Bridges() map[string]Bridge {
 		},
 		"a gap from version 0": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/list.go", Old: "	if err := s.announce(m).Wait(ctx); err != nil {\n",
+				File: "internal/bridge/stream/list.go", Old: "	if err := s.announce(m).Wait(ctx); err != nil {\n",
 				New: `	if gap {
 		m.From = "0"
 	}
@@ -91,7 +91,7 @@ func Bridges() map[string]Bridge {
 		},
 		"a deletion with an older version": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/novelty.go",
+				File: "internal/bridge/stream/novelty.go",
 				Old:  "		d.UID, d.ResourceVersion = row.UID, row.ResourceVersion\n",
 				New: `		d.UID, d.ResourceVersion = row.UID, row.ResourceVersion
 		if v, known := older.Load(o.Key + row.UID); known {
@@ -99,14 +99,14 @@ func Bridges() map[string]Bridge {
 		}
 `,
 			}, {
-				File: "internal/bridge/stream.go", Old: "	s.ledger.Put(key, ledger.Apply(known, exists, next))\n",
+				File: "internal/bridge/stream/stream.go", Old: "	s.Ledger.Put(key, ledger.Apply(known, exists, next))\n",
 				New: `	if exists && known.UID == next.UID && known.ResourceVersion != next.ResourceVersion {
 		older.Store(key+next.UID, known.ResourceVersion)
 	}
-	s.ledger.Put(key, ledger.Apply(known, exists, next))
+	s.Ledger.Put(key, ledger.Apply(known, exists, next))
 `,
 			}, {
-				File: "internal/bridge/stream.go",
+				File: "internal/bridge/stream/stream.go",
 				Old:  "// drop ends a change's life", New: "var older sync.Map\n\n// drop ends a change's life",
 			}},
 			Faults: []string{"etcd restored without a version bump", "etcd restored with a version bump"},
@@ -115,7 +115,7 @@ func Bridges() map[string]Bridge {
 		},
 		"an entry that is removed without a deletion": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/retire_stream.go", Old: "	n := s.lists.deleteAll(reason)\n", New: "	n := 0\n	_ = reason\n",
+				File: "internal/bridge/retire_stream.go", Old: "	n := s.Lists.DeleteAll(reason)\n", New: "	n := 0\n	_ = reason\n",
 			}},
 			Faults: []string{"an entry removed and added"},
 			Kind:   "P2", What: "is not in the log, and no gap covers it",
@@ -140,16 +140,16 @@ func Bridges() map[string]Bridge {
 		},
 		"no fence on NATS with leaders": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/publication.go",
-				Old:  "fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil", New: "fenced := false",
+				File: "internal/bridge/stream/publication.go",
+				Old:  "m.Verify, m.Previous = s.Env.Checks ||", New: "m.Verify, m.Previous = false ||",
 			}},
 			Replicas: 2, Checkpoint: world.CheckpointNATS, Faults: []string{handsFull}, Twice: true,
 			Kind: "P5", What: "the same state a second time",
 		},
 		"no fence on NATS": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/publication.go",
-				Old:  "fenced := !s.session.cfg.Unfenced || s.session.cfg.Term != nil", New: "fenced := false",
+				File: "internal/bridge/stream/publication.go",
+				Old:  "m.Verify, m.Previous = s.Env.Checks ||", New: "m.Verify, m.Previous = false ||",
 			}},
 			Faults: []string{arrives},
 			Kind:   "P5", What: "the same state a second time",

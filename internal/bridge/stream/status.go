@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package stream
 
 import (
 	"log/slog"
@@ -15,81 +15,81 @@ import (
 )
 
 const (
-	// firstDoubt and longestDoubt are between two looks at what is not known: a doubt that stays is not to keep the API
+	// FirstDoubt and longestDoubt are between two looks at what is not known: a doubt that stays is not to keep the API
 	// server busy.
-	firstDoubt, longestDoubt = 500 * time.Millisecond, 2 * time.Minute
+	FirstDoubt, LongestDoubt = 500 * time.Millisecond, 2 * time.Minute
 )
 
-// longer returns the time between the next two looks.
-func longer(doubt time.Duration) time.Duration { return min(doubt*3/2, longestDoubt) }
+// Longer returns the time between the next two looks.
+func Longer(doubt time.Duration) time.Duration { return min(doubt*3/2, LongestDoubt) }
 
 // newsAfter is how soon another reason for the same failure is logged.
 const newsAfter = 3 * time.Second
 
-// status is how a stream is doing; it implements source.Observer. It logs changes, not repetitions.
-type status struct {
-	stream *stream
+// Status is how a stream is doing; it implements source.Observer. It logs changes, not repetitions.
+type Status struct {
+	Stream *Stream
 	// waits is why the stream is not read.
 	waits health.Condition
 
 	mu    sync.Mutex
-	state source.State
+	Doing source.State
 	// since is when that began.
 	since time.Time
 	// clearer, if not nil, is told instead of what the API server answers.
 	clearer error
-	// asked is when a failure had the catalog look at last, and doubt how long it is from then to the next time; 0
+	// Asked is when a failure had the catalog look at last, and doubt how long it is from then to the next time; 0
 	// where there was none.
-	asked time.Time
-	doubt time.Duration
+	Asked time.Time
+	Doubt time.Duration
 	// complete: it has watched, so its first list is in the log.
 	complete bool
 }
 
 // State implements source.Observer.
-func (t *status) State(s source.State, err error) {
+func (t *Status) State(s source.State, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if apierrors.IsNotFound(err) {
-		t.missed(time.Now())
+		t.Missed(time.Now())
 	}
 	if err != nil && t.clearer != nil {
 		err = t.clearer
 	}
 	t.observe(s, err)
 	if s == source.Watching {
-		t.complete, t.doubt = true, 0
+		t.complete, t.Doubt = true, 0
 	}
-	if s != t.state {
+	if s != t.Doing {
 		t.since = time.Now()
 	}
-	t.state = s
+	t.Doing = s
 }
 
 // observe takes note of what the stream does, and why it waits, and logs what is news. The caller holds mu.
-func (t *status) observe(s source.State, err error) {
-	log := t.stream.env.Log.With("stream", t.stream.name)
+func (t *Status) observe(s source.State, err error) {
+	log := t.Stream.Env.Log.With("stream", t.Stream.Name)
 	switch since, before := t.waits.Problem(); {
 	case err != nil:
 		t.failed(log, err)
 	case before != nil && s == source.Watching:
 		t.waits.Observe(nil, health.Intervals{})
 		log.Info("stream watches again", "after", time.Since(since).Round(time.Millisecond).String())
-	case before != nil || s == t.state:
+	case before != nil || s == t.Doing:
 	case s == source.Watching:
 		log.Info("stream watches")
 	default:
 		log.Info("stream lists")
 	}
 	if err == nil && s == source.Watching {
-		t.stream.account.Incidents.Recovered()
+		t.Stream.Figures.Incidents.Recovered()
 	}
 }
 
 // failed takes note of why the stream waits. The same of many, again and again, would be a log of nothing else.
-func (t *status) failed(log *slog.Logger, err error) {
+func (t *Status) failed(log *slog.Logger, err error) {
 	every := health.Intervals{Same: health.UnreadyAfter, Other: newsAfter}
-	if t.stream.spec.Wildcard != nil {
+	if t.Stream.Spec.Wildcard != nil {
 		every.Same = math.MaxInt64
 	}
 	n, since := t.waits.Observe(err, every)
@@ -100,56 +100,57 @@ func (t *status) failed(log *slog.Logger, err error) {
 		log.Warn("stream still waits", "since", since.Format(time.TimeOnly), "err", err)
 	case health.Nothing, health.Ends:
 	}
-	t.stream.account.Incidents.Failed(since, err)
+	t.Stream.Figures.Incidents.Failed(since, err)
 }
 
-// missed has the catalog look, ever more seldom: the resource, or its version, may be gone. The caller holds mu.
-func (t *status) missed(now time.Time) {
-	if t.doubt > 0 && now.Sub(t.asked) < t.doubt {
+// Missed has the catalog look, ever more seldom: the resource, or its version, may be gone. The caller holds mu.
+func (t *Status) Missed(now time.Time) {
+	if t.Doubt > 0 && now.Sub(t.Asked) < t.Doubt {
 		return
 	}
-	t.asked, t.doubt = now, max(firstDoubt, longer(t.doubt))
-	t.stream.env.Refresh()
+	t.Asked, t.Doubt = now, max(FirstDoubt, Longer(t.Doubt))
+	t.Stream.Env.Refresh()
 }
 
-// instead has failures told as why, until it is called with nil.
-func (t *status) instead(why error) {
+// Instead has failures told as why, until it is called with nil.
+func (t *Status) Instead(why error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.clearer = why
 }
 
-// retires has the stream be ready although it never watches.
-func (t *status) retires() {
+// Retires has the stream be ready although it never watches.
+func (t *Status) Retires() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.complete = true
 }
 
 // Restarted implements source.Observer.
-func (t *status) Restarted(reason string) { t.stream.account.Metrics.Restarted(reason) }
+func (t *Status) Restarted(reason string) { t.Stream.Figures.Metrics.Restarted(reason) }
 
-// now returns what the stream does, and what keeps it from that.
-func (t *status) now() (s source.State, problem string) {
+// Now returns what the stream does, and what keeps it from that.
+func (t *Status) Now() (s source.State, problem string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, err := t.waits.Problem(); err != nil {
 		problem = err.Error()
 	}
-	return t.state, problem
+	return t.Doing, problem
 }
 
-func (t *status) watching() bool {
+// Watching reports whether the stream watches.
+func (t *Status) Watching() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.state == source.Watching
+	return t.Doing == source.Watching
 }
 
-// degraded returns why the stream is not read, if it is one that a wildcard names and the reason is its own: it may not
+// Degraded returns why the stream is not read, if it is one that a wildcard names and the reason is its own: it may not
 // be read, or is not to be had. Empty if that is not so.
-func (t *status) degraded() string {
+func (t *Status) Degraded() string {
 	_, err := t.waits.Problem()
-	if t.stream.spec.Wildcard == nil || !ownFailure(err, t.stream.epochs.tells()) {
+	if t.Stream.Spec.Wildcard == nil || !ownFailure(err, t.Stream.Epochs.tells()) {
 		return ""
 	}
 	return err.Error()
@@ -162,9 +163,9 @@ func ownFailure(err error, kubernetes bool) bool {
 		!kubernetes && apierrors.IsServiceUnavailable(err)
 }
 
-// ready returns why the stream is not ready: it has not begun to watch, its first list is not in the log yet, or its
+// Ready returns why the stream is not ready: it has not begun to watch, its first list is not in the log yet, or its
 // watch has failed for longer than health.UnreadyAfter. Empty if it is ready.
-func (t *status) ready() string {
+func (t *Status) Ready() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if since, err := t.waits.Problem(); err != nil && (!t.complete || time.Since(since) > health.UnreadyAfter) {
@@ -173,5 +174,5 @@ func (t *status) ready() string {
 	if t.complete {
 		return ""
 	}
-	return t.state.String()
+	return t.Doing.String()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package stream
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // refusals has the refused objects of a stream tried again.
 type refusals struct {
-	*stream
+	*Stream
 	refused *refused.Objects
 }
 
@@ -27,9 +27,9 @@ func (s *refusals) refuse(key string, d *delivery.Delta, err error) bool {
 	if !s.refused.Add(key, d.ResourceVersion, d.Changes()-d.Counted, err) {
 		return false
 	}
-	if row, exists := s.ledger.Get(key); exists && d.Again != 0 {
+	if row, exists := s.Ledger.Get(key); exists && d.Again != 0 {
 		row.Behind = true // so that it is told again
-		s.ledger.Put(key, row)
+		s.Ledger.Put(key, row)
 	}
 	return true
 }
@@ -47,22 +47,22 @@ func (s *refusals) carry(key string, d *delivery.Delta) {
 
 // lacksEvent reports whether the log lacks an event of an object.
 func (s *refusals) lacksEvent(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	return s.refused.Has(key)
 }
 
-// lacks reports whether the log lacks the state of an object that was refused.
-func (s *refusals) lacks() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Lacks reports whether the log lacks the state of an object that was refused.
+func (s *refusals) Lacks() bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	return s.refused.Len() > 0
 }
 
 // refusals returns how many objects are recorded, and the first of those whose reason is known.
 func (s *refusals) first() (n int, first Refusal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	first.Object, first.Err = s.refused.First()
 	return s.refused.Len(), first
 }
@@ -71,13 +71,13 @@ func (s *refusals) first() (n int, first Refusal) {
 func (s *refusals) retryRefused(ctx context.Context) {
 	for {
 		var next <-chan time.Time
-		key, at := s.nextRefused()
+		key, at := s.NextRefused()
 		if key != "" {
 			next = time.After(time.Until(at))
 		}
 		select {
 		case <-next:
-			s.retry(ctx, key)
+			s.Retry(ctx, key)
 		case <-s.refused.Added():
 		case <-ctx.Done():
 			return
@@ -85,43 +85,43 @@ func (s *refusals) retryRefused(ctx context.Context) {
 	}
 }
 
-// nextRefused returns the object that is tried next, and when; an empty key where there is none.
-func (s *refusals) nextRefused() (next string, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// NextRefused returns the object that is tried next, and when; an empty key where there is none.
+func (s *refusals) NextRefused() (next string, at time.Time) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	return s.refused.Next()
 }
 
-// retry publishes what the log lacks of an object, as it was at the position. What is newer comes with the watch. An
+// Retry publishes what the log lacks of an object, as it was at the position. What is newer comes with the watch. An
 // API server that does not tell is asked again later. Where versions are no numbers it cannot be told whether what is
 // read is older than what was refused: the next change or audit shows the object.
-func (s *refusals) retry(ctx context.Context, key string) {
-	position := s.safe()
+func (s *refusals) Retry(ctx context.Context, key string) {
+	position := s.Safe()
 	if !s.tries(key, position) {
 		return
 	}
 	at := ledger.Ident(key, &checkpoint.Row{})
-	item, err := kube.ItemAt(ctx, s.env.Client, s.At(), at.Namespace, at.Name, position)
+	item, err := kube.ItemAt(ctx, s.Env.Client, s.At(), at.Namespace, at.Name, position)
 	if err != nil {
 		return
 	}
 	size := 0 // of an object that does not exist nothing is held
 	if item != nil {
 		size = item.Size()
-		if s.env.Budget.Acquire(ctx, size, true) != nil {
+		if s.Env.Budget.Acquire(ctx, size, true) != nil {
 			return
 		}
 	}
 	now := time.Now()
 	c := source.Change{
 		Op: source.Updated, Ident: at, Reason: source.ReasonRelist, Seen: now, Size: size, Listed: true,
-		Ticket: source.Ticket(s.tracker.Open("", now)),
+		Ticket: source.Ticket(s.Tracker.Open("", now)),
 	}
 	if item != nil {
 		c.Ident, c.Body, c.Written = item.Ident, item.Body(), encode.Written(item.Bytes())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	if !s.triesNow(key, position) {
 		s.drop(&c)
 		return
@@ -131,8 +131,8 @@ func (s *refusals) retry(ctx context.Context, key string) {
 
 // tries reports whether an object can be tried again at a position, and says when it is tried next.
 func (s *refusals) tries(key, position string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	if !s.triesNow(key, position) {
 		s.refused.Wait(key)
 		return false
@@ -144,21 +144,21 @@ func (s *refusals) tries(key, position string) bool {
 // triesNow reports whether an object can be tried at a position. Where a list is owed, that has the object. The caller
 // holds mu.
 func (s *refusals) triesNow(key, position string) bool {
-	return s.refused.Ready(key, position) && s.pending[key] == nil && s.steady()
+	return s.refused.Ready(key, position) && s.Pending[key] == nil && s.Steady()
 }
 
 // offer queues what the log lacks of an object that does, or does not, exist at a position. The caller holds mu.
 func (s *refusals) offer(key string, c source.Change, exists bool, position string) {
-	row, known := s.ledger.Get(key)
+	row, known := s.Ledger.Get(key)
 	last, order := ledger.LastOf(&row, known), s.order()
 	if exists {
-		c.Epoch, c.Version = s.epoch, s.number(c.ResourceVersion, &row)
+		c.Epoch, c.Version = s.Epoch, s.Number(c.ResourceVersion, &row)
 		if s.novelty.next(&c, last, true) {
 			s.enqueue(key, delivery.Delta{Change: c})
 			return
 		}
 	} else if known && row.OwesEnd() {
-		e, _ := order.Missing(last, s.number(position, nil))
+		e, _ := order.Missing(last, s.Number(position, nil))
 		d := s.end(key, &row, e, c.Reason, c.Seen)
 		if e.Again {
 			d.Again = s.novelty.repetition()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package stream
 
 import (
 	"time"
@@ -49,42 +49,42 @@ type Refusal struct {
 }
 
 // Report returns how the stream is doing.
-func (s *stream) Report(now time.Time) Report {
+func (s *Stream) Report(now time.Time) Report {
 	st := Report{
-		Name: s.name, Namespace: s.Namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector, Open: true,
-		Objects: s.ledger.Len(), Position: s.tracker.Position(), Past: s.account.Incidents.Past(),
+		Name: s.Name, Namespace: s.Namespace, LabelSelector: s.LabelSelector, FieldSelector: s.FieldSelector, Open: true,
+		Objects: s.Ledger.Len(), Position: s.Tracker.Position(), Past: s.Figures.Incidents.Past(),
 	}
-	if opened, ok := s.tracker.Oldest(); ok {
+	if opened, ok := s.Tracker.Oldest(); ok {
 		st.Unsettled = max(now.Sub(opened), 0)
 	}
-	total := s.account.Metrics.Total()
-	st.Published, st.PerSecond, st.LastEvent = int64(total), s.account.Rate.PerSecond(total, now), s.account.Rate.Last()
-	st.Degraded = s.status.degraded() != ""
-	st.Refused, st.Refusal = s.refusals.first()
-	t := s.status
+	total := s.Figures.Metrics.Total()
+	st.Published, st.PerSecond, st.LastEvent = int64(total), s.Figures.Rate.PerSecond(total, now), s.Figures.Rate.Last()
+	st.Degraded = s.Status.Degraded() != ""
+	st.Refused, st.Refusal = s.Refusals.first()
+	t := s.Status
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	st.Doing, st.Since = t.state, t.since
+	st.Doing, st.Since = t.Doing, t.since
 	st.Failing, st.Err = t.waits.Problem()
-	st.Live = t.complete && t.state == source.Watching && st.Err == nil
+	st.Live = t.complete && t.Doing == source.Watching && st.Err == nil
 	return st
 }
 
 // Gauges returns what is measured of the stream.
-func (s *stream) Gauges() health.StreamGauges {
-	g := health.StreamGauges{Name: s.name, Objects: s.ledger.Len(), Watching: s.status.watching()}
-	if at, ok := s.tracker.Oldest(); ok {
+func (s *Stream) Gauges() health.StreamGauges {
+	g := health.StreamGauges{Name: s.Name, Objects: s.Ledger.Len(), Watching: s.Status.Watching()}
+	if at, ok := s.Tracker.Oldest(); ok {
 		g.Unsettled = time.Since(at)
 	}
-	if s.before.cache != nil {
+	if s.Before.Cache != nil {
 		g.KeepsOlds = true
-		g.Olds, g.OldBytes = s.before.cache.Total()
+		g.Olds, g.OldBytes = s.Before.Cache.Total()
 	}
 	return g
 }
 
-// named returns r with what it does not know itself.
-func (s *stream) named(r Resync) Resync {
-	r.Pipeline, r.Stream, r.Objects = s.env.Pipeline, s.name, s.ledger.Len()
+// Named returns r with what it does not know itself.
+func (s *Stream) Named(r Resync) Resync {
+	r.Pipeline, r.Stream, r.Objects = s.Env.Pipeline, s.Name, s.Ledger.Len()
 	return r
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package stream
 
 import (
 	"context"
@@ -46,43 +46,44 @@ type Resync struct {
 	Began                      time.Time
 }
 
-// resyncs is what is known of a stream's: those of a session.
-type resyncs struct {
-	// room is for what is on its way to the log.
-	room *semaphore.Weighted
+// Resyncs is what is known of a stream's: those of a session.
+type Resyncs struct {
+	// Room is for what is on its way to the log.
+	Room *semaphore.Weighted
 	// asked is sent something when one is asked for.
 	asked chan struct{}
-	*resyncList
+	*ResyncList
 }
 
-func newResyncs() resyncs {
-	return resyncs{room: semaphore.NewWeighted(resyncAhead), asked: make(chan struct{}, 1), resyncList: &resyncList{}}
+// NewResyncs returns those of a stream that begins.
+func NewResyncs() Resyncs {
+	return Resyncs{Room: semaphore.NewWeighted(ResyncAhead), asked: make(chan struct{}, 1), ResyncList: &ResyncList{}}
 }
 
-// resyncList has at most one that runs, and one that waits.
-type resyncList struct {
-	mu            sync.Mutex
+// ResyncList has at most one that runs, and one that waits.
+type ResyncList struct {
+	Mu            sync.Mutex
 	running, next *Resync
 	// left: an event of the one that runs was not published, because the log turned out to have a later one, or its
 	// list is too old to have all.
 	left bool
-	// ended are the last ones, oldest first.
-	ended []Resync
+	// Ended are the last ones, oldest first.
+	Ended []Resync
 	// failed is when the last one on schedule did.
 	failed time.Time
 	// again is when the next one may begin that is due because the log may lack something, after how long that is
 	// behind the one before.
 	again time.Time
-	after time.Duration
+	After time.Duration
 }
 
-// keptResyncs is how many of them are remembered when they have ended.
-const keptResyncs = 8
+// KeptResyncs is how many of them are remembered when they have ended.
+const KeptResyncs = 8
 
-// ask asks for a resync that begins after the call, and returns it. One that waits already is as good as another.
-func (r *resyncs) ask(now time.Time) Resync {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// Ask asks for a resync that begins after the call, and returns it. One that waits already is as good as another.
+func (r *Resyncs) Ask(now time.Time) Resync {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	if r.next == nil {
 		r.next = &Resync{Number: r.unused(now.Unix()), State: ResyncQueued}
 		select {
@@ -94,16 +95,16 @@ func (r *resyncs) ask(now time.Time) Resync {
 }
 
 // unused returns n, or the next number that no resync has. The caller holds mu.
-func (r *resyncList) unused(n int64) int64 {
-	for _, other := range r.all() {
+func (r *ResyncList) unused(n int64) int64 {
+	for _, other := range r.All() {
 		n = max(n, other.Number+1)
 	}
 	return n
 }
 
-// all returns what is known, oldest first. The caller holds mu.
-func (r *resyncList) all() []Resync {
-	all := append([]Resync(nil), r.ended...)
+// All returns what is known, oldest first. The caller holds mu.
+func (r *ResyncList) All() []Resync {
+	all := append([]Resync(nil), r.Ended...)
 	for _, one := range []*Resync{r.running, r.next} {
 		if one != nil {
 			all = append(all, *one)
@@ -112,10 +113,10 @@ func (r *resyncList) all() []Resync {
 	return all
 }
 
-// begin begins the one that was asked for.
-func (r *resyncs) begin() (n int64, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// Begin begins the one that was asked for.
+func (r *Resyncs) Begin() (n int64, ok bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	if r.next == nil {
 		return 0, false
 	}
@@ -124,11 +125,11 @@ func (r *resyncs) begin() (n int64, ok bool) {
 	return r.running.Number, true
 }
 
-// beginSlot begins that of a slot, unless it failed a moment ago.
-func (r *resyncs) beginSlot(now time.Time, slot int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now.Sub(r.failed) < resyncDelay {
+// BeginSlot begins that of a slot, unless it failed a moment ago.
+func (r *Resyncs) BeginSlot(now time.Time, slot int64) bool {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if now.Sub(r.failed) < ResyncDelay {
 		return false
 	}
 	r.left = false
@@ -136,8 +137,8 @@ func (r *resyncs) beginSlot(now time.Time, slot int64) bool {
 	return true
 }
 
-// wait returns when one is asked for, or after d. The error is ctx's.
-func (r *resyncs) wait(ctx context.Context, d time.Duration) error {
+// Wait returns when one is asked for, or after d. The error is ctx's.
+func (r *Resyncs) Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -151,9 +152,9 @@ func (r *resyncs) wait(ctx context.Context, d time.Duration) error {
 }
 
 // count counts one object of the one that runs.
-func (r *resyncList) count(published bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *ResyncList) count(published bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	r.running.Listed++
 	if published {
 		r.running.Published++
@@ -161,54 +162,54 @@ func (r *resyncList) count(published bool) {
 }
 
 // leave takes note that an event was not published.
-func (r *resyncList) leave() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *ResyncList) leave() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	r.left = true
 }
 
 // missed reports whether an event of the one that runs was not published.
-func (r *resyncList) missed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *ResyncList) missed() bool {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	return r.left
 }
 
-// postpone has the next one that is due begin later: the one that has ended did not tell everything.
-func (r *resyncList) postpone() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.after = min(max(2*r.after, firstResyncAgain), lastResyncAgain)
-	r.again = time.Now().Add(r.after)
+// Postpone has the next one that is due begin later: the one that has ended did not tell everything.
+func (r *ResyncList) Postpone() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.After = min(max(2*r.After, FirstResyncAgain), LastResyncAgain)
+	r.again = time.Now().Add(r.After)
 }
 
-// told takes note that the one that was due has told everything.
-func (r *resyncList) told() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.again, r.after = time.Time{}, 0
+// Told takes note that the one that was due has told everything.
+func (r *ResyncList) Told() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.again, r.After = time.Time{}, 0
 }
 
-// mayBegin reports whether one that is due may begin. One that follows another one waits until the log lacks no object.
-func (r *resyncList) mayBegin(now time.Time, lacks bool) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.after == 0 || !lacks && !now.Before(r.again)
+// MayBegin reports whether one that is due may begin. One that follows another one waits until the log lacks no object.
+func (r *ResyncList) MayBegin(now time.Time, lacks bool) bool {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.After == 0 || !lacks && !now.Before(r.again)
 }
 
 // await returns when nothing is on its way any more. The error is ctx's.
-func (r *resyncs) await(ctx context.Context) error {
-	if err := r.room.Acquire(ctx, resyncAhead); err != nil {
+func (r *Resyncs) await(ctx context.Context) error {
+	if err := r.Room.Acquire(ctx, ResyncAhead); err != nil {
 		return err
 	}
-	r.room.Release(resyncAhead)
+	r.Room.Release(ResyncAhead)
 	return nil
 }
 
-// end ends the one that runs, with err if it failed, and returns it.
-func (r *resyncList) end(err error) Resync {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// End ends the one that runs, with err if it failed, and returns it.
+func (r *ResyncList) End(err error) Resync {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	r.running.State = ResyncDone
 	if err != nil {
 		r.running.State, r.running.Problem = ResyncFailed, err.Error()
@@ -216,10 +217,10 @@ func (r *resyncList) end(err error) Resync {
 			r.failed = time.Now()
 		}
 	}
-	if len(r.ended) == keptResyncs {
-		r.ended = r.ended[1:]
+	if len(r.Ended) == KeptResyncs {
+		r.Ended = r.Ended[1:]
 	}
-	r.ended = append(r.ended, *r.running)
+	r.Ended = append(r.Ended, *r.running)
 	r.running = nil
-	return r.ended[len(r.ended)-1]
+	return r.Ended[len(r.Ended)-1]
 }

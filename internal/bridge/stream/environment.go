@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package stream
 
 import (
 	"context"
@@ -52,7 +52,7 @@ type Session interface {
 	NextResync(asked int64) int64
 	// Restored gives all other streams an epoch of a stream's, those that do not run now included. The caller is called
 	// by Exclusive.
-	Restored(s *stream, epoch uint64, cause *source.RewoundError)
+	Restored(s *Stream, epoch uint64, cause *source.RewoundError)
 	// Share is how much each stream may hold of deleted objects.
 	Share() int64
 	// Fenced says that the broker refuses what a replaced process publishes late.
@@ -61,8 +61,8 @@ type Session interface {
 	Interrupt()
 }
 
-// ended leaves out what only says that a session, or a stream, was stopped.
-func ended(err error) error {
+// Ended leaves out what only says that a session, or a stream, was stopped.
+func Ended(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, sink.ErrNotRunning) {
 		return nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package stream
 
 import (
 	"context"
@@ -22,33 +22,33 @@ import (
 )
 
 const (
-	// resyncRate is how many objects of a stream are published again in a second, at most.
-	resyncRate = 200
-	// resyncAhead is how many of them may be on their way to the log at a time: a change that happens waits behind no
+	// ResyncRate is how many objects of a stream are published again in a second, at most.
+	ResyncRate = 200
+	// ResyncAhead is how many of them may be on their way to the log at a time: a change that happens waits behind no
 	// more.
-	resyncAhead = 32
+	ResyncAhead = 32
 	// resyncLook is how often it is looked whether a stream can be resynced now, or is due.
 	resyncLook = 200 * time.Millisecond
-	// resyncDelay is between a resync on schedule that failed and the next try.
-	resyncDelay = time.Minute
-	// firstResyncAgain and lastResyncAgain are between a resync that was due and did not tell everything, and the next
+	// ResyncDelay is between a resync on schedule that failed and the next try.
+	ResyncDelay = time.Minute
+	// FirstResyncAgain and lastResyncAgain are between a resync that was due and did not tell everything, and the next
 	// one.
-	firstResyncAgain, lastResyncAgain = time.Second, time.Hour
+	FirstResyncAgain, LastResyncAgain = time.Second, time.Hour
 )
 
 // resyncer publishes everything that a stream has once more.
 type resyncer struct {
-	*stream
-	resync resyncs
+	*Stream
+	Resync Resyncs
 	// opened is where the log has the marker with which the repair or resync began that runs. Untold: before it the log
 	// has a state that this process does not publish again, because another process has published it.
 	opened uint64
 	untold bool
 }
 
-// resyncs publishes everything that exists again, when it is asked for or due, once at a time, until ctx ends.
-func (s *resyncer) run(ctx context.Context) {
-	log := s.env.Log.With("stream", s.name)
+// Run publishes everything that exists again, when it is asked for or due, once at a time, until ctx ends.
+func (s *resyncer) Run(ctx context.Context) {
+	log := s.Env.Log.With("stream", s.Name)
 	for {
 		n, scheduled, err := s.awaitResync(ctx)
 		if err != nil {
@@ -56,24 +56,24 @@ func (s *resyncer) run(ctx context.Context) {
 		}
 		began := time.Now()
 		log.Info("resync begins: everything is published again", "number", n, "scheduled", scheduled)
-		err = s.republish(ctx, n)
+		err = s.Republish(ctx, n)
 		if ctx.Err() != nil {
 			return // a slot begins again with the next process
 		}
-		told := s.resync.end(err)
+		told := s.Resync.End(err)
 		if err != nil {
-			s.resync.postpone()
+			s.Resync.Postpone()
 			log.Warn("resync failed", "number", n, "published", told.Published, "err", err)
 			continue
 		}
-		s.account.Metrics.Resyncs.Inc()
-		if s.resync.missed() || s.refusals.lacks() {
-			s.resync.postpone()
+		s.Figures.Metrics.Resyncs.Inc()
+		if s.Resync.missed() || s.Refusals.Lacks() {
+			s.Resync.Postpone()
 		} else {
-			s.notDue()
+			s.NotDue()
 		}
 		if scheduled {
-			s.resynced(n)
+			s.Resynced(n)
 		}
 		log.Info("resync is complete", "number", n, "objects", told.Listed, "published", told.Published, "after",
 			time.Since(began).Round(time.Millisecond).String())
@@ -84,95 +84,95 @@ func (s *resyncer) run(ctx context.Context) {
 // ctx's.
 func (s *resyncer) awaitResync(ctx context.Context) (n int64, scheduled bool, err error) {
 	for {
-		s.askIfDue()
-		if n, ok := s.resync.begin(); ok {
+		s.AskIfDue()
+		if n, ok := s.Resync.Begin(); ok {
 			return n, false, nil
 		}
 		now := time.Now()
-		due, wait := s.dueResync(now)
-		if slot := s.slot(now); due && s.resync.beginSlot(now, slot) {
+		due, wait := s.DueResync(now)
+		if slot := s.Slot(now); due && s.Resync.BeginSlot(now, slot) {
 			return slot, true, nil
 		}
-		if err := s.resync.wait(ctx, wait); err != nil {
+		if err := s.Resync.Wait(ctx, wait); err != nil {
 			return 0, false, err
 		}
 	}
 }
 
-// dueResync reports whether the slot that now is in was not resynced yet, and when to look again. In the slot in which
+// DueResync reports whether the slot that now is in was not resynced yet, and when to look again. In the slot in which
 // the stream first watches with a schedule nothing is due: what exists has just been listed, or was published before
 // there was one.
-func (s *resyncer) dueResync(now time.Time) (due bool, wait time.Duration) {
-	slot := s.slot(now)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *resyncer) DueResync(now time.Time) (due bool, wait time.Duration) {
+	slot := s.Slot(now)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	switch {
-	case s.spec.Resync == 0:
-		s.saved.Resynced = 0 // if there is a schedule again it begins anew
-		if s.saved.ResyncDue {
+	case s.Spec.Resync == 0:
+		s.Saved.Resynced = 0 // if there is a schedule again it begins anew
+		if s.Saved.ResyncDue {
 			return false, resyncLook
 		}
-		return false, resyncDelay
-	case !s.steady():
+		return false, ResyncDelay
+	case !s.Steady():
 		return false, resyncLook
-	case s.saved.Resynced == 0 || s.saved.Resynced > now.Unix():
-		s.saved.Resynced = slot
+	case s.Saved.Resynced == 0 || s.Saved.Resynced > now.Unix():
+		s.Saved.Resynced = slot
 	}
-	return s.saved.Resynced < slot, min(time.Unix(slot, 0).Add(s.spec.Resync).Sub(now), resyncDelay)
+	return s.Saved.Resynced < slot, min(time.Unix(slot, 0).Add(s.Spec.Resync).Sub(now), ResyncDelay)
 }
 
-// slot returns when the slot began that now is in. Slots of a stream are apart by the time that its schedule says,
+// Slot returns when the slot began that now is in. Slots of a stream are apart by the time that its schedule says,
 // whatever process asks; those of different streams begin at different times.
-func (s *resyncer) slot(now time.Time) int64 {
-	every := max(int64(s.spec.Resync/time.Second), 1)
+func (s *resyncer) Slot(now time.Time) int64 {
+	every := max(int64(s.Spec.Resync/time.Second), 1)
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(s.env.Pipeline + "\x00" + s.name))
+	_, _ = h.Write([]byte(s.Env.Pipeline + "\x00" + s.Name))
 	shift := int64(h.Sum64() % uint64(every))
 	return now.Unix() - (now.Unix()-shift)%every
 }
 
-// resynced takes note that the slot is complete. The next commit has it.
-func (s *resyncer) resynced(slot int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.saved.Resynced = slot
+// Resynced takes note that the slot is complete. The next commit has it.
+func (s *resyncer) Resynced(slot int64) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.Saved.Resynced = slot
 }
 
-// askIfDue asks for the resync that is due because the log may lack the last event of an object.
-func (s *resyncer) askIfDue() {
-	s.mu.Lock()
-	due := s.saved.ResyncDue && s.steady()
-	s.mu.Unlock()
-	if now := time.Now(); due && s.resync.mayBegin(now, s.refusals.lacks()) {
-		s.resync.ask(now)
+// AskIfDue asks for the resync that is due because the log may lack the last event of an object.
+func (s *resyncer) AskIfDue() {
+	s.Mu.Lock()
+	due := s.Saved.ResyncDue && s.Steady()
+	s.Mu.Unlock()
+	if now := time.Now(); due && s.Resync.MayBegin(now, s.Refusals.Lacks()) {
+		s.Resync.Ask(now)
 	}
 }
 
-// notDue takes note that the resync that was due is in the log.
-func (s *resyncer) notDue() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.saved.ResyncDue = false
-	s.resync.told()
+// NotDue takes note that the resync that was due is in the log.
+func (s *resyncer) NotDue() {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.Saved.ResyncDue = false
+	s.Resync.Told()
 }
 
 // publishesAll reports whether every object that the stream reads is published.
-func (s *stream) publishesAll() bool { return s.spec.Filter == nil }
+func (s *Stream) publishesAll() bool { return s.Spec.Filter == nil }
 
-// errOtherEpoch ends a resync.
-var errOtherEpoch = errors.New("versions do not compare any more, and everything is published again because of that")
+// ErrOtherEpoch ends a resync.
+var ErrOtherEpoch = errors.New("versions do not compare any more, and everything is published again because of that")
 
-// republish publishes everything that exists again, between two markers. What changes meanwhile is published by that.
+// Republish publishes everything that exists again, between two markers. What changes meanwhile is published by that.
 // It returns when the log has all of it.
-func (s *resyncer) republish(ctx context.Context, n int64) error {
-	s.env.Exclusive(func() { n = s.env.NextResync(n) })
-	if err := s.env.Save(ctx); err != nil {
+func (s *resyncer) Republish(ctx context.Context, n int64) error {
+	s.Env.Exclusive(func() { n = s.Env.NextResync(n) })
+	if err := s.Env.Save(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	epoch, position := s.epoch, s.position()
-	s.mu.Unlock()
-	started := s.lists.queueMarker(&delivery.Marker{Marker: source.Marker{
+	s.Mu.Lock()
+	epoch, position := s.Epoch, s.position()
+	s.Mu.Unlock()
+	started := s.Lists.QueueMarker(&delivery.Marker{Marker: source.Marker{
 		Kind: source.MarkerResyncStarted, Epoch: epoch, To: position, Number: n, Seen: time.Now(),
 	}})
 	if err := started.Wait(ctx); err != nil {
@@ -180,29 +180,29 @@ func (s *resyncer) republish(ctx context.Context, n int64) error {
 	}
 	s.open(started)
 	// An event that was on its way may stand before the marker. Its object has to be told again.
-	if err := s.tracker.Await(ctx); err != nil {
+	if err := s.Tracker.Await(ctx); err != nil {
 		return err
 	}
 	// The list is made after the marker: an object that was published before it and created after the list would be
 	// taken for gone.
-	limit := rate.NewLimiter(s.env.ResyncRate, 1)
+	limit := rate.NewLimiter(s.Env.ResyncRate, 1)
 	listed, coming := map[string]struct{}{}, map[string]uint64{}
-	version, err := kube.Current(ctx, s.env.Client, s.At(), func(item *kube.Item) error {
-		published, err := s.republishOne(ctx, item.Ident, item, n, limit)
+	version, err := kube.Current(ctx, s.Env.Client, s.At(), func(item *kube.Item) error {
+		published, err := s.RepublishOne(ctx, item.Ident, item, n, limit)
 		if err != nil {
 			return err
 		}
 		if listed[item.Key()] = struct{}{}; !published {
-			coming[item.Key()] = s.coming(item, epoch)
+			coming[item.Key()] = s.Coming(item, epoch)
 		}
-		s.resync.count(published)
+		s.Resync.count(published)
 		return nil
 	})
 	if ledger.Numeric(version) < ledger.Numeric(position) {
-		s.resync.leave() // an etcd that was restored, which lacks what the log has got since
+		s.Resync.leave() // an etcd that was restored, which lacks what the log has got since
 	}
 	if err == nil {
-		err = s.resync.await(ctx)
+		err = s.Resync.await(ctx)
 	}
 	if err == nil {
 		err = s.awaitChanges(ctx, coming, s.unlisted(listed, ledger.Numeric(version)), ledger.Numeric(version), epoch)
@@ -210,12 +210,12 @@ func (s *resyncer) republish(ctx context.Context, n int64) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
+	s.Mu.Lock()
 	position = s.position()
-	s.mu.Unlock()
-	completed := s.lists.queueMarker(&delivery.Marker{Marker: source.Marker{
+	s.Mu.Unlock()
+	completed := s.Lists.QueueMarker(&delivery.Marker{Marker: source.Marker{
 		Kind: source.MarkerResyncCompleted, Epoch: epoch, To: position, Number: n, Objects: len(listed),
-		Complete: s.publishesAll() && !s.resync.missed() && !s.refusals.lacks(), Seen: time.Now(),
+		Complete: s.publishesAll() && !s.Resync.missed() && !s.Refusals.Lacks(), Seen: time.Now(),
 	}})
 	if err := completed.Wait(ctx); err != nil {
 		return err
@@ -224,19 +224,19 @@ func (s *resyncer) republish(ctx context.Context, n int64) error {
 	return nil
 }
 
-// coming returns the version of what is published instead of a listed object's state: that state, or a newer one that
+// Coming returns the version of what is published instead of a listed object's state: that state, or a newer one that
 // is on its way. If the list does not compare with what was published in the epoch, the stream lists under another one.
-func (s *resyncer) coming(listed *kube.Item, epoch uint64) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *resyncer) Coming(listed *kube.Item, epoch uint64) uint64 {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	row, exists := s.known(listed.Key())
 	version, last, order := ledger.Numeric(listed.ResourceVersion), ledger.LastOf(&row, exists), s.order()
 	// What has happened since explains the difference.
 	ahead := max(row.Version, order.Position) > ledger.Numeric(listed.At)
 	object := objectOf(listed.UID, version, listed.Bytes(), last)
-	object.Pending = s.refusals.refused.Has(listed.Key())
-	if !ahead && s.epoch == epoch && s.steady() && order.Listed(object, last) != "" {
-		s.epochs.revoke(&source.Change{Ident: listed.Ident}, strconv.FormatUint(max(row.Version, order.Position), 10))
+	object.Pending = s.Refusals.refused.Has(listed.Key())
+	if !ahead && s.Epoch == epoch && s.Steady() && order.Listed(object, last) != "" {
+		s.Epochs.Revoke(&source.Change{Ident: listed.Ident}, strconv.FormatUint(max(row.Version, order.Position), 10))
 	}
 	return max(version, row.Version)
 }
@@ -244,7 +244,7 @@ func (s *resyncer) coming(listed *kube.Item, epoch uint64) uint64 {
 // unlisted returns what the log has as existing and a list at a version has not: its end is on its way.
 func (s *resyncer) unlisted(listed map[string]struct{}, version uint64) map[string]struct{} {
 	ending := map[string]struct{}{}
-	for key, row := range s.ledger.All() {
+	for key, row := range s.Ledger.All() {
 		if _, ok := listed[key]; !ok && row.Version <= version {
 			ending[key] = struct{}{}
 		}
@@ -259,25 +259,25 @@ func (s *resyncer) awaitChanges(
 	ctx context.Context, coming map[string]uint64, ending map[string]struct{}, list, epoch uint64,
 ) error {
 	for {
-		s.mu.Lock()
-		now, position, compares := s.epoch, ledger.Numeric(s.position()), s.epochs.mismatch == nil
+		s.Mu.Lock()
+		now, position, compares := s.Epoch, ledger.Numeric(s.position()), s.Epochs.Mismatch == nil
 		for key, version := range coming {
-			row, ok := s.ledger.Get(key)
+			row, ok := s.Ledger.Get(key)
 			told, gone := ok && row.Version >= version, !ok && position >= version
 			if told || gone || version <= list && position >= list {
 				delete(coming, key)
 			}
 		}
 		for key := range ending {
-			row, ok := s.ledger.Get(key)
+			row, ok := s.Ledger.Get(key)
 			if !ok || row.Deleted || row.Version > list || position >= list {
 				delete(ending, key)
 			}
 		}
-		s.mu.Unlock()
+		s.Mu.Unlock()
 		switch {
 		case now != epoch:
-			return errOtherEpoch
+			return ErrOtherEpoch
 		case len(coming)+len(ending) == 0 && compares:
 			return nil
 		}
@@ -294,9 +294,9 @@ type content interface {
 	Body() *source.Body
 }
 
-// republishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way
+// RepublishOne queues the state of an object once more, unless it is not what the log has: a newer one is on its way
 // then. The error is ctx's.
-func (s *resyncer) republishOne(
+func (s *resyncer) RepublishOne(
 	ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter,
 ) (queued bool, err error) {
 	written := encode.Written(item.Bytes())
@@ -311,44 +311,44 @@ func (s *resyncer) republishOne(
 			}
 			continue
 		}
-		if queued, steady, err = s.republishNow(ctx, id, item, n, limit); err != nil {
+		if queued, steady, err = s.RepublishNow(ctx, id, item, n, limit); err != nil {
 			return false, err
 		}
 	}
 	return queued, nil
 }
 
-// republishNow queues the state of an object once there is room for it, if the log has it then. Where the stream is not
+// RepublishNow queues the state of an object once there is room for it, if the log has it then. Where the stream is not
 // steady by then, that is not known, and nothing is queued. The error is ctx's.
-func (s *resyncer) republishNow(
+func (s *resyncer) RepublishNow(
 	ctx context.Context, id source.Ident, item content, n int64, limit *rate.Limiter,
 ) (queued, steady bool, err error) {
 	if err := limit.Wait(ctx); err != nil {
 		return false, false, err
 	}
-	if err := s.resync.room.Acquire(ctx, 1); err != nil {
+	if err := s.Resync.Room.Acquire(ctx, 1); err != nil {
 		return false, false, err
 	}
 	size := item.Size()
-	if err := s.env.Budget.Acquire(ctx, size, true); err != nil {
-		s.resync.room.Release(1)
+	if err := s.Env.Budget.Acquire(ctx, size, true); err != nil {
+		s.Resync.Room.Release(1)
 		return false, false, err
 	}
 	now := time.Now()
 	d := delivery.Delta{Repeated: true, Change: source.Change{
 		Op: source.Updated, Ident: id, Body: item.Body(), Reason: source.ReasonResync, Seen: now,
-		Ticket: source.Ticket(s.tracker.Open("", now)), Size: size, Listed: true, Again: n,
+		Ticket: source.Ticket(s.Tracker.Open("", now)), Size: size, Listed: true, Again: n,
 		Written: encode.Written(item.Bytes()),
 	}}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	key := d.Key()
-	steady = s.steady() // the ticket is open: whoever begins something from here on waits for it
-	if !steady || !s.logged(key, d.Ident, d.Written) {
+	steady = s.Steady() // the ticket is open: whoever begins something from here on waits for it
+	if !steady || !s.Logged(key, d.Ident, d.Written) {
 		s.drop(&d.Change)
 		return false, steady, nil
 	}
-	row, _ := s.ledger.Get(key)
+	row, _ := s.Ledger.Get(key)
 	d.Epoch, d.Version = row.Epoch, row.Version
 	s.enqueue(key, d)
 	return true, true, nil
@@ -356,23 +356,23 @@ func (s *resyncer) republishNow(
 
 // repeats reports whether publishing that state says nothing but what the log has. Only a stream that is steady knows.
 func (s *resyncer) repeats(id source.Ident, written int64) (repeats, steady bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.logged(id.Key(), id, written), s.steady()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.Logged(id.Key(), id, written), s.Steady()
 }
 
-// logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds
+// Logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds
 // mu.
-func (s *resyncer) logged(key string, id source.Ident, written int64) bool {
-	if s.pending[key] != nil {
+func (s *resyncer) Logged(key string, id source.Ident, written int64) bool {
+	if s.Pending[key] != nil {
 		return false
 	}
-	row, exists := s.ledger.Get(key)
+	row, exists := s.Ledger.Get(key)
 	return exists && s.is(&row, id, written)
 }
 
 // is reports whether a row is that state, which was written then.
-func (s *stream) is(row *checkpoint.Row, id source.Ident, written int64) bool {
+func (s *Stream) is(row *checkpoint.Row, id source.Ident, written int64) bool {
 	return !row.Deleted && s.compares(row) && same(row, id, written)
 }
 
@@ -383,20 +383,20 @@ func same(row *checkpoint.Row, id source.Ident, written int64) bool {
 		(row.Written == written || row.Written == 0 || written == 0)
 }
 
-// steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no
+// Steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no
 // list has begun, or is due. The caller holds mu.
-func (s *stream) steady() bool {
-	lists := s.saved.Unannounced != (checkpoint.Snapshot{}) || s.saved.Owes.List != sequence.Nothing ||
-		s.epochs.distrusted || s.epochs.mismatch != nil || s.saved.Replay.To != ""
-	return !lists && s.position() != "" && s.status.watching()
+func (s *Stream) Steady() bool {
+	lists := s.Saved.Unannounced != (checkpoint.Snapshot{}) || s.Saved.Owes.List != sequence.Nothing ||
+		s.Epochs.Distrusted || s.Epochs.Mismatch != nil || s.Saved.Replay.To != ""
+	return !lists && s.position() != "" && s.Status.Watching()
 }
 
 // awaitSteady waits until the stream is steady. The error is ctx's.
 func (s *resyncer) awaitSteady(ctx context.Context) error {
 	for {
-		s.mu.Lock()
-		steady := s.steady()
-		s.mu.Unlock()
+		s.Mu.Lock()
+		steady := s.Steady()
+		s.Mu.Unlock()
 		if steady {
 			return nil
 		}

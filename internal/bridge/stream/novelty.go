@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package stream
 
 import (
 	"cmp"
@@ -16,12 +16,12 @@ import (
 )
 
 // novelty decides what of a stream's changes is to be published.
-type novelty struct{ *stream }
+type novelty struct{ *Stream }
 
 // taken reports whether a watch shows what the stream has published from which the object was taken over. The caller
 // holds mu.
 func (s *novelty) taken(c *source.Change) bool {
-	if len(s.saved.Floors) == 0 {
+	if len(s.Saved.Floors) == 0 {
 		return false
 	}
 	order := s.order()
@@ -32,15 +32,15 @@ func (s *novelty) taken(c *source.Change) bool {
 // holds mu.
 func (s *novelty) compare(c *source.Change, last *sequence.Row, listed bool) {
 	if s.revived(c, last) {
-		s.epochs.revoke(c, strconv.FormatUint(last.Version, 10))
+		s.Epochs.Revoke(c, strconv.FormatUint(last.Version, 10))
 		return
 	}
 	// A list behind a gap may be older than what was published.
-	if !listed || last != nil && last.Version > s.lists.listingAt {
+	if !listed || last != nil && last.Version > s.Lists.listingAt {
 		return
 	}
 	object := objectOf(c.UID, c.Version, c.Body.Bytes(), last)
-	object.Pending = s.refusals.refused.Has(c.Key())
+	object.Pending = s.Refusals.refused.Has(c.Key())
 	if order := s.order(); order.Listed(object, last) == "" {
 		return
 	}
@@ -48,7 +48,7 @@ func (s *novelty) compare(c *source.Change, last *sequence.Row, listed bool) {
 	if last != nil {
 		logged = strconv.FormatUint(last.Version, 10)
 	}
-	s.epochs.revoke(c, logged)
+	s.Epochs.Revoke(c, logged)
 }
 
 // objectOf returns a listed object for the rules of package sequence. Of one that has the version of its row, when it
@@ -64,7 +64,7 @@ func objectOf(uid string, version uint64, raw []byte, last *sequence.Row) sequen
 // leaves reports whether a change that does not compare is left to the list of the next epoch, which shows what came of
 // it. The caller holds mu.
 func (s *novelty) leaves(c *source.Change, last *sequence.Row) bool {
-	return s.epochs.mismatch != nil && c.Epoch == s.epoch && (c.Listed || s.revived(c, last))
+	return s.Epochs.Mismatch != nil && c.Epoch == s.Epoch && (c.Listed || s.revived(c, last))
 }
 
 // revived reports whether an object is there again, and newer, that was deleted: a uid has one life. Into a selection
@@ -94,7 +94,7 @@ func (s *novelty) next(c *source.Change, last *sequence.Row, listed bool) bool {
 		c.UID = e.UID
 	}
 	c.Epoch, c.Version = e.Epoch, e.Version
-	if listed && s.saved.Owes.List == sequence.Repair {
+	if listed && s.Saved.Owes.List == sequence.Repair {
 		c.Reason = source.ReasonRepair
 	}
 	if !e.Again {
@@ -109,14 +109,14 @@ func (s *novelty) next(c *source.Change, last *sequence.Row, listed bool) bool {
 
 // repetition returns the number of an event that is published again, of a repair or a rewind. The caller holds mu.
 func (s *novelty) repetition() int64 {
-	return cmp.Or(s.saved.Owes.Number, s.saved.Replay.Number, delivery.Unnumbered)
+	return cmp.Or(s.Saved.Owes.Number, s.Saved.Replay.Number, delivery.Unnumbered)
 }
 
 // begins reports whether a change only shows what there was when the stream began. Where the checkpoint was lost it
 // begins again, but for what the log has.
 func (s *novelty) begins(c *source.Change, known bool) bool {
 	return c.Reason == source.ReasonSnapshot ||
-		c.Reason == source.ReasonRelist && !known && s.saved.Owes.Cause == string(source.CauseCheckpointLost)
+		c.Reason == source.ReasonRelist && !known && s.Saved.Owes.Cause == string(source.CauseCheckpointLost)
 }
 
 // classify makes the attempt what the log has to be told next of the object, as far as the log is known: an addition or

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bridge
+package stream
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // listProgress is how a stream tells its consumers of lists: markers, what they owe, and what vanished.
 type listProgress struct {
-	*stream
+	*Stream
 	// completing is the marker that a dead process owed; nil if it owed none. Nothing that is read may precede it.
 	completing *delivery.Marker
 	// announcing is the marker of a list that began, until the broker has it.
@@ -26,22 +26,22 @@ type listProgress struct {
 	// listing is the reason of the changes that the running list brings, at its version.
 	listing   source.Reason
 	listingAt uint64
-	// complete is a list that is complete, until its version is the position.
-	complete *source.Progress
+	// Complete is a list that is complete, until its version is the position.
+	Complete *source.Progress
 }
 
 // Note implements source.History.
-func (s *stream) Note(ctx context.Context, p source.Progress) error {
+func (s *Stream) Note(ctx context.Context, p source.Progress) error {
 	switch p.Kind {
 	case source.Bookmark:
-		s.tracker.Bookmark(p.Version)
+		s.Tracker.Bookmark(p.Version)
 	case source.Recovering:
-		s.lists.owe(p)
-		return s.env.Save(ctx)
+		s.Lists.owe(p)
+		return s.Env.Save(ctx)
 	case source.SnapshotStarted, source.Gap:
-		return s.lists.listStarted(ctx, p)
+		return s.Lists.listStarted(ctx, p)
 	case source.Listed:
-		return s.lists.listCompleted(ctx, p)
+		return s.Lists.listCompleted(ctx, p)
 	}
 	return nil
 }
@@ -49,17 +49,17 @@ func (s *stream) Note(ctx context.Context, p source.Progress) error {
 // listStarted announces a list, after everything before it and before everything of it. When it returns nothing of the
 // stream is pending: the ledger is what the log has.
 func (s *listProgress) listStarted(ctx context.Context, p source.Progress) error {
-	if err := s.tracker.Await(ctx); err != nil {
+	if err := s.Tracker.Await(ctx); err != nil {
 		return err
 	}
-	if err := s.epochs.mismatched(); err != nil {
+	if err := s.Epochs.Mismatched(); err != nil {
 		return err
 	}
 	// What is published of a list is looked for after a crash only in streams that the store knows, and no watch goes
 	// on behind a part of it.
 	if p.Kind == source.Gap {
 		s.owe(p)
-		if err := s.tracker.Await(ctx); err != nil { // a refused object may have been tried again meanwhile
+		if err := s.Tracker.Await(ctx); err != nil { // a refused object may have been tried again meanwhile
 			return err
 		}
 	}
@@ -67,59 +67,59 @@ func (s *listProgress) listStarted(ctx context.Context, p source.Progress) error
 		return err
 	}
 	m := s.opening(p)
-	if err := s.announceList(ctx, m); err != nil {
+	if err := s.AnnounceList(ctx, m); err != nil {
 		return err
 	}
 	if err := s.announceRepair(ctx, source.MarkerResyncStarted, source.Marker{To: p.Version, Seen: p.Seen}); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listing, s.listingAt = source.ReasonSnapshot, s.number(p.Version, nil)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.listing, s.listingAt = source.ReasonSnapshot, s.Number(p.Version, nil)
 	if m.Kind == source.MarkerGap {
 		s.listing = source.ReasonRelist
 	}
-	if s.epochs.mismatch == nil {
-		s.epochs.listsNow()
+	if s.Epochs.Mismatch == nil {
+		s.Epochs.listsNow()
 	}
-	s.ledger.StartList()
+	s.Ledger.StartList()
 	return nil
 }
 
 // owe takes note that what is published from now on is not in the order of versions, until a list is complete.
 func (s *listProgress) owe(p source.Progress) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.saved.Owes.List > sequence.Relist {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.Saved.Owes.List > sequence.Relist {
 		return
 	}
-	s.saved.Owes = checkpoint.Owes{
+	s.Saved.Owes = checkpoint.Owes{
 		List: sequence.Relist, From: s.position(), Version: p.Version, Cause: string(p.Cause), Message: p.Message,
 	}
 }
 
-// owed returns the list that a dead process has not come to the end of.
-func (s *listProgress) owed() reader.Owed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.saved.Owes
+// Owed returns the list that a dead process has not come to the end of.
+func (s *listProgress) Owed() reader.Owed {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	o := s.Saved.Owes
 	if o.List != sequence.Relist {
 		return reader.Owed{}
 	}
 	owed := reader.Owed{Version: o.Version, Why: source.Why{Cause: source.Cause(o.Cause), Message: o.Message}}
-	gap := source.Marker{Kind: source.MarkerGap, Epoch: s.epoch, From: s.position(), To: o.Version}
-	owed.Announced = s.saved.Announced == s.encoder.MarkerID(gap)
+	gap := source.Marker{Kind: source.MarkerGap, Epoch: s.Epoch, From: s.position(), To: o.Version}
+	owed.Announced = s.Saved.Announced == s.Encoder.MarkerID(gap)
 	return owed
 }
 
 // opening returns what is to be said of a list that begins.
 func (s *listProgress) opening(p source.Progress) source.Marker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	m := source.Marker{
-		Kind: source.MarkerGap, Epoch: s.epoch, From: s.tracker.Position(), To: p.Version, Why: p.Why, Seen: p.Seen,
+		Kind: source.MarkerGap, Epoch: s.Epoch, From: s.Tracker.Position(), To: p.Version, Why: p.Why, Seen: p.Seen,
 	}
-	owes := s.saved.Owes
+	owes := s.Saved.Owes
 	switch {
 	case owes.List < sequence.Reselect:
 	case owes.From == "":
@@ -133,37 +133,37 @@ func (s *listProgress) opening(p source.Progress) source.Marker {
 // numberRepair makes what the list owes durable, and of a repair the number of its markers too: each has markers of its
 // own, also where it begins again. The error is ctx's, or permanent.
 func (s *listProgress) numberRepair(ctx context.Context) error {
-	s.env.Exclusive(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.saved.Owes.List == sequence.Repair {
-			s.saved.Owes.Number = s.env.NextResync(0)
+	s.Env.Exclusive(func() {
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		if s.Saved.Owes.List == sequence.Repair {
+			s.Saved.Owes.Number = s.Env.NextResync(0)
 		}
 	})
-	return s.env.Save(ctx)
+	return s.Env.Save(ctx)
 }
 
 // announceRepair publishes a marker of the resync that repairs a log, and waits for its acknowledgement.
 func (s *listProgress) announceRepair(ctx context.Context, kind source.MarkerKind, m source.Marker) error {
-	s.mu.Lock()
-	owes, epoch := s.saved.Owes, s.epoch
-	s.mu.Unlock()
+	s.Mu.Lock()
+	owes, epoch := s.Saved.Owes, s.Epoch
+	s.Mu.Unlock()
 	if owes.List != sequence.Repair {
 		return nil
 	}
 	m.Kind, m.Epoch, m.Number = kind, epoch, owes.Number
-	mk := s.queueMarker(&delivery.Marker{Marker: m})
+	mk := s.QueueMarker(&delivery.Marker{Marker: m})
 	if err := mk.Wait(ctx); err != nil {
 		return err
 	}
-	s.resyncer.open(mk)
+	s.Resyncer.open(mk)
 	return nil
 }
 
 // open takes note that a repair or a resync has begun with a marker, or has ended with one.
 func (s *resyncer) open(mk *delivery.Marker) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	s.opened, s.untold = 0, false
 	if mk.Kind == source.MarkerResyncStarted {
 		s.opened = mk.Place
@@ -174,36 +174,36 @@ func (s *resyncer) open(mk *delivery.Marker) {
 // or resync it tells nothing to who goes by that. A broker that refuses what a replaced process publishes has none
 // there.
 func (s *resyncer) passOver(place uint64) {
-	if s.env.Fenced() {
+	if s.Env.Fenced() {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	if place > 0 && place < s.opened {
 		s.untold = true
-		s.resync.leave()
+		s.Resync.leave()
 	}
 }
 
-// announceList publishes the marker of a list that begins, and waits for its acknowledgement.
-func (s *listProgress) announceList(ctx context.Context, m source.Marker) error {
+// AnnounceList publishes the marker of a list that begins, and waits for its acknowledgement.
+func (s *listProgress) AnnounceList(ctx context.Context, m source.Marker) error {
 	gap := m.Kind == source.MarkerGap
-	if s.spec.SkipSnapshot && !gap {
+	if s.Spec.SkipSnapshot && !gap {
 		return nil
 	}
 	if gap {
-		s.account.Metrics.Relists.Inc()
+		s.Figures.Metrics.Relists.Inc()
 	}
 	if err := s.announce(m).Wait(ctx); err != nil {
 		return err
 	}
 	if gap {
-		s.account.Metrics.Gaps.Inc()
-		s.account.Incidents.Announced(health.Gap{
+		s.Figures.Metrics.Gaps.Inc()
+		s.Figures.Incidents.Announced(health.Gap{
 			At: time.Now(), From: m.From, To: m.To, Cause: string(m.Why.Cause), Message: m.Why.Message,
 		})
-		s.env.Log.Warn("gap: changes may be missing from the log",
-			"stream", s.name, "from", m.From, "to", m.To, "cause", string(m.Cause), "message", m.Message)
+		s.Env.Log.Warn("gap: changes may be missing from the log",
+			"stream", s.Name, "from", m.From, "to", m.To, "cause", string(m.Cause), "message", m.Message)
 	}
 	return nil
 }
@@ -212,35 +212,35 @@ func (s *listProgress) announceList(ctx context.Context, m source.Marker) error 
 // of the list. If the list was cut short while the broker had not acknowledged its marker, the same list waits for that
 // one.
 func (s *listProgress) announce(m source.Marker) *delivery.Marker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id := s.encoder.MarkerID(m)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	id := s.Encoder.MarkerID(m)
 	switch {
-	case s.saved.Announced == id:
+	case s.Saved.Announced == id:
 		return nil
-	case s.announcing != nil && s.encoder.MarkerID(s.announcing.Marker) == id:
+	case s.announcing != nil && s.Encoder.MarkerID(s.announcing.Marker) == id:
 		return s.announcing
 	}
 	mk := &delivery.Marker{Marker: m}
 	// Whoever waits may be gone when the broker has it, and the last commit says all the same that the log was read up
 	// to there.
 	mk.Settled = func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.saved.Announced = id
+		s.Mu.Lock()
+		defer s.Mu.Unlock()
+		s.Saved.Announced = id
 		if s.announcing == mk {
 			s.announcing = nil
 		}
 	}
-	s.announcing = s.queueMarker(mk)
+	s.announcing = s.QueueMarker(mk)
 	return mk
 }
 
-// queueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass
+// QueueMarker queues a marker. What has to stand before it in the log is settled already; the position does not pass
 // it.
-func (s *listProgress) queueMarker(mk *delivery.Marker) *delivery.Marker {
-	mk.Ticket = source.Ticket(s.tracker.Open("", time.Now()))
-	s.env.Delivery.Announce(&s.publication, mk)
+func (s *listProgress) QueueMarker(mk *delivery.Marker) *delivery.Marker {
+	mk.Ticket = source.Ticket(s.Tracker.Open("", time.Now()))
+	s.Env.Delivery.Announce(&s.Publication, mk)
 	return mk
 }
 
@@ -252,10 +252,10 @@ func (s *listProgress) listCompleted(ctx context.Context, p source.Progress) err
 		return err
 	}
 	s.endList(p, exists)
-	if err := s.tracker.Await(ctx); err != nil {
+	if err := s.Tracker.Await(ctx); err != nil {
 		return err
 	}
-	if err := s.epochs.mismatched(); err != nil {
+	if err := s.Epochs.Mismatched(); err != nil {
 		return err
 	}
 	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.publishesAll() && !s.unrepaired(), Seen: p.Seen}
@@ -264,17 +264,17 @@ func (s *listProgress) listCompleted(ctx context.Context, p source.Progress) err
 	}
 	// Until the version is the position the list is owed: a resync may look at objects, and hold the position
 	// meanwhile.
-	s.mu.Lock()
-	s.complete = &p
-	s.mu.Unlock()
-	s.tracker.Bookmark(p.Version)
-	if err := s.tracker.Await(ctx); err != nil {
+	s.Mu.Lock()
+	s.Complete = &p
+	s.Mu.Unlock()
+	s.Tracker.Bookmark(p.Version)
+	if err := s.Tracker.Await(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
+	s.Mu.Lock()
 	s.endOwed()
-	s.mu.Unlock()
-	if err := s.env.Save(ctx); err != nil {
+	s.Mu.Unlock()
+	if err := s.Env.Save(ctx); err != nil {
 		return err
 	}
 	return s.announceSnapshot(false).Wait(ctx)
@@ -283,11 +283,11 @@ func (s *listProgress) listCompleted(ctx context.Context, p source.Progress) err
 // unrepaired reports whether the log lacks the state of an object, or has it before the markers only. Behind a repair a
 // resync is due then.
 func (s *listProgress) unrepaired() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lacks := s.refusals.refused.Len() > 0 || s.resyncer.untold
-	if lacks && s.saved.Owes.List == sequence.Repair {
-		s.saved.ResyncDue = true
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	lacks := s.Refusals.refused.Len() > 0 || s.Resyncer.untold
+	if lacks && s.Saved.Owes.List == sequence.Repair {
+		s.Saved.ResyncDue = true
 	}
 	return lacks
 }
@@ -295,34 +295,34 @@ func (s *listProgress) unrepaired() bool {
 // endOwed takes note that a list that is complete is not owed any more: what does not compare is owed by itself. The
 // caller holds mu.
 func (s *listProgress) endOwed() {
-	p := s.complete
-	if s.complete = nil; p == nil || s.epochs.mismatch != nil {
+	p := s.Complete
+	if s.Complete = nil; p == nil || s.Epochs.Mismatch != nil {
 		return
 	}
-	s.saved.Owes, s.saved.Reselected, s.saved.Announced, s.epochs.distrusted = checkpoint.Owes{}, false, "", false
-	if s.listing == source.ReasonSnapshot && !s.spec.SkipSnapshot {
-		s.saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
+	s.Saved.Owes, s.Saved.Reselected, s.Saved.Announced, s.Epochs.Distrusted = checkpoint.Owes{}, false, "", false
+	if s.listing == source.ReasonSnapshot && !s.Spec.SkipSnapshot {
+		s.Saved.Unannounced = checkpoint.Snapshot{ResourceVersion: p.Version, Objects: p.Objects}
 	}
 }
 
 // deselected returns the objects by uid that exist, where the list is of another selection than the log has: those that
 // the list did not have are not selected any more. The error is ctx's.
 func (s *listProgress) deselected(ctx context.Context, p source.Progress) (exists map[string]struct{}, err error) {
-	s.mu.Lock()
-	changed := s.saved.Reselected
-	s.mu.Unlock()
-	if !changed || !s.ledger.Misses() {
+	s.Mu.Lock()
+	changed := s.Saved.Reselected
+	s.Mu.Unlock()
+	if !changed || !s.Ledger.Misses() {
 		return nil, nil
 	}
 	all := s.At()
 	all.LabelSelector, all.FieldSelector = "", ""
 	exists = map[string]struct{}{}
-	err = kube.Audit(ctx, s.env.Client, all, p.Version, func(id source.Ident, _ []byte) error {
+	err = kube.Audit(ctx, s.Env.Client, all, p.Version, func(id source.Ident, _ []byte) error {
 		exists[id.UID] = struct{}{}
 		return nil
 	})
 	if err != nil && ctx.Err() == nil { // that version is gone, or cannot be read
-		_, err = kube.Current(ctx, s.env.Client, all, func(item *kube.Item) error {
+		_, err = kube.Current(ctx, s.Env.Client, all, func(item *kube.Item) error {
 			exists[item.UID] = struct{}{}
 			return nil
 		})
@@ -333,14 +333,14 @@ func (s *listProgress) deselected(ctx context.Context, p source.Progress) (exist
 // endList queues the end of everything known that the list did not have. Exists are objects that are not selected any
 // more.
 func (s *listProgress) endList(p source.Progress, exists map[string]struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	reason := s.listing
-	if s.saved.Owes.List == sequence.Repair {
+	if s.Saved.Owes.List == sequence.Repair {
 		reason = source.ReasonRepair
 	}
-	for key, row := range s.ledger.Unseen() {
-		if s.epochs.mismatch != nil {
+	for key, row := range s.Ledger.Unseen() {
+		if s.Epochs.Mismatch != nil {
 			break
 		}
 		last, order := row.Last(), s.order()
@@ -355,7 +355,7 @@ func (s *listProgress) endList(p source.Progress, exists map[string]struct{}) {
 		if e.Again {
 			d.Again = s.novelty.repetition()
 		}
-		d.Ticket = source.Ticket(s.tracker.Open("", p.Seen))
+		d.Ticket = source.Ticket(s.Tracker.Open("", p.Seen))
 		s.enqueue(key, d)
 	}
 }
@@ -363,35 +363,35 @@ func (s *listProgress) endList(p source.Progress, exists map[string]struct{}) {
 // announceSnapshot queues the word that the snapshot is complete, if that is due. Again says that a dead process may
 // have published it.
 func (s *listProgress) announceSnapshot(again bool) *delivery.Marker {
-	s.mu.Lock()
-	due, epoch := s.saved.Unannounced, s.saved.Epoch
-	s.mu.Unlock()
+	s.Mu.Lock()
+	due, epoch := s.Saved.Unannounced, s.Saved.Epoch
+	s.Mu.Unlock()
 	if due == (checkpoint.Snapshot{}) {
 		return nil
 	}
-	return s.queueMarker(&delivery.Marker{
+	return s.QueueMarker(&delivery.Marker{
 		Marker: source.Marker{
 			Kind: source.MarkerSnapshotCompleted, Epoch: epoch, To: due.ResourceVersion,
 			Objects: due.Objects, Seen: time.Now(),
 		},
 		Again: again,
 		Settled: func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.saved.Unannounced = checkpoint.Snapshot{}
+			s.Mu.Lock()
+			defer s.Mu.Unlock()
+			s.Saved.Unannounced = checkpoint.Snapshot{}
 		},
 	})
 }
 
-// deleteAll queues the end of all that the log has as existing, and returns of how many objects.
-func (s *listProgress) deleteAll(reason func(uid string) source.Reason) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// DeleteAll queues the end of all that the log has as existing, and returns of how many objects.
+func (s *listProgress) DeleteAll(reason func(uid string) source.Reason) (n int) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
 	now := time.Now()
 	position := ledger.Numeric(s.position())
-	for key, row := range s.ledger.Rows() {
+	for key, row := range s.Ledger.Rows() {
 		last := row.Last()
-		e, gone := sequence.Deselected(&last, s.epoch, position)
+		e, gone := sequence.Deselected(&last, s.Epoch, position)
 		if !gone {
 			continue
 		}
@@ -399,10 +399,10 @@ func (s *listProgress) deleteAll(reason func(uid string) source.Reason) (n int) 
 		if e.Again {
 			d.Again = s.novelty.repetition()
 		}
-		d.Ticket = source.Ticket(s.tracker.Open("", now))
+		d.Ticket = source.Ticket(s.Tracker.Open("", now))
 		s.enqueue(key, d)
 		n++
 	}
-	s.refusals.refused.RemoveIf(func(key string) bool { return s.pending[key] == nil }) // nothing of them is on its way
+	s.Refusals.refused.RemoveIf(func(key string) bool { return s.Pending[key] == nil }) // nothing of them is on its way
 	return n
 }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"sync/atomic"
+
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+)
+
+// stored is what the store has of a stream. It is the committer's own, but for the position.
+type stored struct {
+	// committed is what was committed last. Known: the store knows the stream.
+	committed checkpoint.Stream
+	known     bool
+	// Position is the one that the store has.
+	Position atomic.Pointer[string]
+}
+
+// Changes returns what a commit must hold of the stream, and whether the store has something else of it than at.
+func (s *Stream) Changes() (at checkpoint.Stream, changed bool, put map[string]checkpoint.Row, drop []string) {
+	at, put, drop = s.Checkpoint()
+	return at, !at.Equal(&s.Store.committed) || !s.Store.known, put, drop
+}
+
+// Committed takes note that the store has what a batch names of the stream.
+func (s *Stream) Committed(b *checkpoint.Batch) {
+	if len(b.Put[s.Name])+len(b.Drop[s.Name]) > 0 {
+		s.Ledger.Committed()
+	}
+	if at, ok := b.Streams[s.Name]; ok {
+		s.Store.committed, s.Store.known = at, true
+		s.Store.Position.Store(&at.Position)
+	}
+}
+
+// Doubt takes note that the store may have what a batch names of the stream, or not. All of it is saved again, whatever
+// it is by then.
+func (s *Stream) Doubt(b *checkpoint.Batch) {
+	s.Ledger.Untake(b.Put[s.Name], b.Drop[s.Name])
+	if _, named := b.Streams[s.Name]; named {
+		s.Store.known = false
+	}
+}
+
+// Forgotten has the next commit name the stream, unless the store has known it as it is now.
+func (s *Stream) Forgotten(unless bool) { s.Store.known = s.Store.known && unless }
+
+// Close ends what is counted of the stream.
+func (s *Stream) Close() {
+	s.Ledger.Uncount()
+	if s.Before.Cache != nil {
+		s.Before.Cache.Close()
+	}
+	s.Refusals.refused.Close()
+	s.Figures.Metrics.Drop()
+}
+
+// Retire has the objects of the stream deleted in the log under an epoch of their own, and says why.
+func (s *Stream) Retire(epoch func() uint64, why string) {
+	s.Ledger.Uncount() // nothing of it is read, and it is forgotten as a whole
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.Saved = ledger.Retiring(&s.Saved, epoch, s.position(), why)
+	s.Epoch = s.Saved.Epoch
+}
+
+// Checkpoint returns what a commit must hold. A row moves and its ticket is settled under mu, so that the rows are
+// never behind the position.
+func (s *Stream) Checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []string) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	position := s.position()
+	if position != "" && s.Lists.Complete != nil && (position == s.Lists.Complete.Version ||
+		ledger.After(position, s.Lists.Complete.Version)) {
+		s.Lists.endOwed() // a commit has both, or a dead process would leave a list that is not owed
+	}
+	if position != "" && !ledger.After(s.Saved.Replay.To, position) && !s.Ledger.Behind(s.Refusals.refused.Has) {
+		s.Saved.Replay = checkpoint.Replay{}
+	}
+	s.Saved.Floors = above(s.Saved.Floors, ledger.Numeric(position))
+	saved := s.Saved
+	saved.Position = s.resumable()
+	// Else a tombstone may be what tells which changes are left to the next epoch.
+	if s.Epochs.Mismatch == nil && saved.Owes.List == sequence.Nothing {
+		s.Ledger.Prune(position)
+	}
+	put, drop := s.Ledger.Take()
+	return saved, put, drop
+}
+
+// above returns the floors that a position has not passed.
+func above(floors []sequence.Floor, position uint64) (left []sequence.Floor) {
+	for _, f := range floors {
+		if f.Position > position {
+			left = append(left, f)
+		}
+	}
+	return left
+}
