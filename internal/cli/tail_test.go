@@ -174,8 +174,8 @@ pipelines:
 
 func TestTail_refuses_a_command_line_that_means_nothing(t *testing.T) {
 	for args, want := range map[string]string{
-		"-o yaml":                 `-o "yaml" is not an output format; use json or wide`,
-		"--since 1h --from-start": "--from-start and --since exclude each other: keep one of them",
+		"-o yaml":                      `-o "yaml" is not an output format; use json or wide`,
+		"--since 1h --from-start":      "--from-start and --since exclude each other: keep one of them",
 		"--since yesterday":            "it is not a duration; write one such as 30s, 10m, 2h or 1d",
 		"--since 2days":                "it is not a duration; write one such as 30s, 10m, 2h or 1d",
 		"--since 2000-01-01T00:00:00Z": "it is a time; write --since-time",

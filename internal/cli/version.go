@@ -22,11 +22,11 @@ func newVersionCommand(s *cmdutil.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit, the Go release and the platform",
-		Long: "version prints the version, the commit, the Go release and the platform on one line. With -o, it prints them\n" +
-			"as an object, for scripts and bug reports.",
+		Long: "version prints the version, the commit, the Go release and the platform on one line.\n" +
+			"With -o, it prints them as an object, for scripts and bug reports.",
 		Example: "  kube-eventbridge version\n" +
 			"  kube-eventbridge version -o json",
-		Args:    cmdutil.NoArgs("kube-eventbridge version"),
+		Args: cmdutil.NoArgs("kube-eventbridge version"),
 		RunE: func(*cobra.Command, []string) error {
 			b := s.Build
 			return cmdutil.PrintAs(s.Out, output, b, func(w io.Writer) error {

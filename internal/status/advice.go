@@ -232,8 +232,8 @@ var troubles = []trouble{
 	},
 	{
 		BrokerRefuses, "The broker refuses what is published", atRefusal, func(error) bool { return true },
-		"The broker answers, and its answer says why it refuses: raise the limit, or change the policy, that the text names. " +
-			"What was refused is tried again, and comes into the log then.",
+		"The broker answers, and its answer says why it refuses: raise the limit, or change the policy, that the text " +
+			"names. What was refused is tried again, and comes into the log then.",
 	},
 	{
 		SubjectRefused, "The broker refuses a subject", atFact, nil,
@@ -382,8 +382,9 @@ func inUse(err error) bool {
 
 // slow reports whether who was reached has not answered.
 func slow(err error) bool {
-	return !mentions(err, "dial ") && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
-		mentions(err, "no acknowledgement within", "deadline exceeded", "timed out", "i/o timeout"))
+	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		mentions(err, "no acknowledgement within", "deadline exceeded", "timed out", "i/o timeout")
+	return late && !mentions(err, "dial ")
 }
 
 func unusable(err error) bool {

@@ -21,11 +21,13 @@ import (
 )
 
 const (
-	// A check that fails once finds out what the log has. One that fails again has another writer against it, or an id
-	// that the broker knows from before the last event, and stores again when it has forgotten it.
+	// PatientConflicts is how many checks of an event may fail before it waits. A check that fails once finds out what the
+	// log has. One that fails again has another writer against it, or an id that the broker knows from before the last
+	// event, and stores again when it has forgotten it.
 	PatientConflicts = 3
-	ConflictDelay    = time.Second
-	startDelay       = 50 * time.Millisecond
+	// ConflictDelay is how long an event waits then.
+	ConflictDelay = time.Second
+	startDelay    = 50 * time.Millisecond
 	// unkeptDelay is how long an event waits whose data could not be stored.
 	unkeptDelay = time.Second
 )
