@@ -12,8 +12,8 @@
 //
 //   - The ledger may be behind the log by what a dead process published in its last second. So whether a change is
 //     an addition, an update, or an object that took another's name is decided when it is published, after the
-//     broker's check has taught the ledger (Due of stream.Publication). A deletion that a list concluded is one of whatever
-//     the log has as existing under the name.
+//     broker's check has taught the ledger (Due of stream.Publication). A deletion that a list concluded is one of
+//     whatever the log has as existing under the name.
 //   - A list is never behind the log. If the log has something newer than a listed object, versions do not compare
 //     any more, because etcd was restored or the cluster rebuilt. Nothing more of that list is published. The stream
 //     takes a new epoch, announces a gap and lists again, and tells the other streams to do the same. The same

@@ -42,8 +42,9 @@ type (
 	RejectedError = delivery.RejectedError
 	// WriterError says that another process publishes as a pipeline.
 	WriterError = delivery.WriterError
-	// Resync is one publication of everything that a stream has, and ResyncState how far it is.
-	Resync      = stream.Resync
+	// Resync is one publication of everything that a stream has.
+	Resync = stream.Resync
+	// ResyncState says how far a [Resync] is.
 	ResyncState = stream.ResyncState
 	// Refusal is why the broker takes nothing of an object.
 	Refusal = stream.Refusal

@@ -69,8 +69,8 @@ func (f *tailFlags) selecting(cmd *cobra.Command) {
 	flags.BoolVar(&f.fromStart, "from-start", false, "begin with the oldest event")
 	flags.IntVar(&f.last, "last", 0, "begin with the `N`-th last event that is shown")
 	flags.Var(&f.since, "since", "begin with what was stored this long ago, such as 10m, 2h or 1d")
-	flags.StringVar(&f.sinceTime, "since-time", "", "begin with what was stored at this `time` (RFC 3339)")
-	flags.StringVar(&f.until, "until", "", "end with what was stored before this `time` (RFC 3339)")
+	flags.StringVar(&f.sinceTime, "since-time", "", "begin with what was stored at this `time`, such as 2026-11-17, yesterday or 2026-11-17T15:04:05Z")
+	flags.StringVar(&f.until, "until", "", "end with what was stored before this `time`, written as for --since-time")
 	flags.StringVarP(&f.output, "output", "o", "", "json (CloudEvents, one a line) or wide")
 	flags.BoolVar(&f.utc, "utc", false, "print times in UTC instead of local time")
 	flags.BoolVar(&f.noHeaders, "no-headers", false, "print no line with the columns' names")
@@ -199,8 +199,12 @@ func (f *tailFlags) reading(args []string) (tail.Config, error) {
 		if t.text == "" {
 			continue
 		}
-		if *t.to, err = time.Parse(time.RFC3339Nano, t.text); err != nil {
-			return cfg, exit.Usagef("--%s: %q is no time; write it as 2006-01-02T15:04:05Z", t.flag, t.text)
+		now := time.Now()
+		if f.utc {
+			now = now.UTC()
+		}
+		if *t.to, err = cmdutil.ParseMoment(t.text, now); err != nil {
+			return cfg, exit.Usagef("--%s: %w", t.flag, err)
 		}
 	}
 	return cfg, nil

@@ -13,7 +13,8 @@ import (
 // unacknowledged.
 type pool struct {
 	objects, messages sync.Pool
-	settled           func(o *Object, r sink.Receipt, err error)
+	// settled is told the broker's word on an object's attempt.
+	settled func(o *Object, r sink.Receipt, err error)
 }
 
 // of makes the pool that of a delivery.

@@ -31,9 +31,10 @@ const (
 	resyncLook = 200 * time.Millisecond
 	// ResyncDelay is between a resync on schedule that failed and the next try.
 	ResyncDelay = time.Minute
-	// FirstResyncAgain and lastResyncAgain are between a resync that was due and did not tell everything, and the next
-	// one.
-	FirstResyncAgain, LastResyncAgain = time.Second, time.Hour
+	// FirstResyncAgain is between a resync that was due and did not tell everything, and the next one.
+	FirstResyncAgain = time.Second
+	// LastResyncAgain is between two such resyncs after many.
+	LastResyncAgain = time.Hour
 )
 
 // resyncer publishes everything that a stream has once more.

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// FirstDoubt and longestDoubt are between two looks at what is not known: a doubt that stays is not to keep the API
-	// server busy.
-	FirstDoubt, LongestDoubt = 500 * time.Millisecond, 2 * time.Minute
+	// FirstDoubt is between the first two looks at what is not known.
+	FirstDoubt = 500 * time.Millisecond
+	// LongestDoubt is between two looks after many: a doubt that stays is not to keep the API server busy.
+	LongestDoubt = 2 * time.Minute
 )
 
 // Longer returns the time between the next two looks.
