@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -131,7 +132,7 @@ func between(t *testing.T, log *fakeLog) (told []string) {
 }
 
 // listed is how many objects the resync that runs has listed.
-func listedBy(r *stream.ResyncList) int {
+func listedBy(r *resyncs.List) int {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.All()[0].Listed
@@ -188,7 +189,7 @@ func TestResync_has_the_sequence_that_the_state_had(t *testing.T) {
 func TestResync_is_complete_only_when_the_log_has_what_the_watch_brings(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 15", "b u2 16"}})
-	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.ResyncList) == 2 })
+	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.List) == 2 })
 	send(t, s, source.Updated, "a", "u1", "12", source.ReasonWatch)
 	r.settle()
 	assert.Empty(t, completeness(log.fakeLog), "it is complete, and the log has an older state")
@@ -209,7 +210,7 @@ func TestResync_is_complete_only_when_the_log_has_the_end_of_what_is_gone(t *tes
 		log, _, r, s := listed(t, "10", "a u1 5", "b u2 6")
 		end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
 		<-time.After(10 * time.Second)
-		require.Equal(t, 1, listedBy(s.Resyncer.Resync.ResyncList))
+		require.Equal(t, 1, listedBy(s.Resyncer.Resync.List))
 		assert.Empty(t, completeness(log.fakeLog), "it is complete, and an end is to come")
 		send(t, s, source.Updated, "b", "u2", "15", source.ReasonWatch)
 		send(t, s, source.Deleted, "b", "u2", "16", source.ReasonWatch)
@@ -237,7 +238,7 @@ func TestResync_is_not_complete_where_its_list_is_older_than_the_log(t *testing.
 func TestResync_awaits_no_end_that_does_not_come(t *testing.T) {
 	log, _, r, s := listed(t, "10", "a u1 5", "ghost u2 6")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5"}})
-	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.ResyncList) == 1 })
+	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.List) == 1 })
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "1000"})
 	end()
 	assert.Equal(t, "true", completeness(log.fakeLog))
@@ -336,7 +337,7 @@ func TestResync_awaits_no_end_of_what_is_newer_than_its_list(t *testing.T) {
 func TestResync_awaits_no_object_that_the_watch_has_passed(t *testing.T) {
 	_, _, r, s := listed(t, "10", "a u1 5")
 	end := resyncing(t, r, s, &lister{objects: []string{"a u1 5", "b u2 16"}})
-	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.ResyncList) == 2 })
+	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.List) == 2 })
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	end()
 }
@@ -360,7 +361,7 @@ func TestResync_tells_an_object_again_whose_event_was_on_its_way(t *testing.T) {
 		<-time.After(10 * time.Second)
 		require.True(t, slices.ContainsFunc(log.lines(),
 			func(line string) bool { return strings.HasPrefix(line, "resync-started") }))
-		require.Zero(t, listedBy(s.Resyncer.Resync.ResyncList), "the list is made, and an event is on its way")
+		require.Zero(t, listedBy(s.Resyncer.Resync.List), "the list is made, and an event is on its way")
 		close(acknowledge)
 		end()
 		assert.Equal(t, []string{"updated default/a u1 11 resync", "updated default/b u2 6 resync"}, between(t, log.fakeLog))
@@ -379,7 +380,7 @@ func TestResync_awaits_the_newer_state_that_is_on_its_way(t *testing.T) {
 		})
 		end := resyncing(t, r, s, l)
 		<-time.After(10 * time.Second)
-		require.Equal(t, 1, listedBy(s.Resyncer.Resync.ResyncList))
+		require.Equal(t, 1, listedBy(s.Resyncer.Resync.List))
 		assert.Empty(t, completeness(log.fakeLog), "it is complete, and the object was not told")
 		close(gate)
 		end()
@@ -405,7 +406,7 @@ func TestResync_ends_where_another_epoch_begins(t *testing.T) {
 	n, _ := s.Resyncer.Resync.Begin()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Resyncer.Republish(must.Within(t, time.Minute), n) }()
-	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.ResyncList) == 1 })
+	must.Happen(t, "the list", func() bool { return listedBy(s.Resyncer.Resync.List) == 1 })
 	restored(t, s)
 	require.ErrorIs(t, <-ended, stream.ErrOtherEpoch)
 	assert.Empty(t, completeness(log.fakeLog))

@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -43,9 +44,9 @@ type (
 	// WriterError says that another process publishes as a pipeline.
 	WriterError = delivery.WriterError
 	// Resync is one publication of everything that a stream has.
-	Resync = stream.Resync
+	Resync = resyncs.Resync
 	// ResyncState says how far a [Resync] is.
-	ResyncState = stream.ResyncState
+	ResyncState = resyncs.State
 	// Refusal is why the broker takes nothing of an object.
 	Refusal = stream.Refusal
 	// StreamState is how a stream is doing.
@@ -63,12 +64,12 @@ const (
 
 // The states of a resync.
 const (
-	ResyncRefused = stream.ResyncRefused
-	ResyncQueued  = stream.ResyncQueued
-	ResyncRunning = stream.ResyncRunning
-	ResyncDone    = stream.ResyncDone
-	ResyncFailed  = stream.ResyncFailed
-	ResyncEmpty   = stream.ResyncEmpty
+	ResyncRefused = resyncs.Refused
+	ResyncQueued  = resyncs.Queued
+	ResyncRunning = resyncs.Running
+	ResyncDone    = resyncs.Done
+	ResyncFailed  = resyncs.Failed
+	ResyncEmpty   = resyncs.Empty
 )
 
 // Config says what a pipeline consists of. All fields are needed except Siblings, Target, Watches, Namespaces,
@@ -178,7 +179,7 @@ func New(c Config) *Pipeline {
 		c.Drain = defaultDrain
 	}
 	if c.ResyncRate == 0 {
-		c.ResyncRate = stream.ResyncRate
+		c.ResyncRate = resyncs.Rate
 	}
 	p := &Pipeline{cfg: c, buffer: c.Buffer, next: pointers(c.Streams)}
 	c.Metrics.Add(p)

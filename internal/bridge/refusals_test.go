@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -257,7 +258,7 @@ func TestRefused_repetition_leaves_a_resync_due_that_is_not_begun_at_once(t *tes
 	stop := resyncsDue(t, s)
 	must.Happen(t, "two resyncs", func() bool { return resyncCount(s) == 2 })
 	s.Resyncer.Resync.Mu.Lock()
-	assert.Equal(t, 2*stream.FirstResyncAgain, s.Resyncer.Resync.After)
+	assert.Equal(t, 2*resyncs.FirstDelay, s.Resyncer.Resync.After)
 	s.Resyncer.Resync.Mu.Unlock()
 	refuse(log)
 	must.Happen(t, "one that is complete", func() bool { return completeness(log.fakeLog) == "true" })
@@ -732,7 +733,7 @@ func TestResync_that_is_due_remains_due_while_the_log_lacks_an_object(t *testing
 }
 
 func TestResync_that_is_due_waits_until_the_log_lacks_no_object(t *testing.T) {
-	r := stream.NewResyncs()
+	r := resyncs.New()
 	now := time.Now()
 	assert.True(t, r.MayBegin(now, true), "the first one does not wait")
 	r.Postpone()
@@ -742,7 +743,7 @@ func TestResync_that_is_due_waits_until_the_log_lacks_no_object(t *testing.T) {
 	for range 20 {
 		r.Postpone()
 	}
-	assert.False(t, r.MayBegin(now.Add(stream.LastResyncAgain-time.Second), false))
+	assert.False(t, r.MayBegin(now.Add(resyncs.LastDelay-time.Second), false))
 	r.Told()
 	assert.True(t, r.MayBegin(now, true))
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -158,10 +159,10 @@ func TestResync_waits_while_a_list_goes_on(t *testing.T) {
 				if got := log.lines(); got[len(got)-1] != "updated default/a u1 5 resync" {
 					t.Errorf("the log ends with %v", got[before:])
 				}
-				if n := r.budget.Count(); n != 0 || !s.Resyncer.Resync.Room.TryAcquire(stream.ResyncAhead) {
+				if n := r.budget.Count(); n != 0 || !s.Resyncer.Resync.Room.TryAcquire(resyncs.Ahead) {
 					t.Fatalf("%d changes are open, or what was dropped takes room", n)
 				}
-				s.Resyncer.Resync.Room.Release(stream.ResyncAhead)
+				s.Resyncer.Resync.Room.Release(resyncs.Ahead)
 			})
 		}
 	}
@@ -253,7 +254,7 @@ func TestResync_is_due_once_a_slot_and_not_in_the_first(t *testing.T) {
 	now := time.Unix(1_764_000_000, 0)
 	due := func(after time.Duration) bool {
 		is, wait := s.Resyncer.DueResync(now.Add(after))
-		assert.True(t, wait > 0 && wait <= stream.ResyncDelay, "it is looked again in %v", wait)
+		assert.True(t, wait > 0 && wait <= resyncs.FailedDelay, "it is looked again in %v", wait)
 		return is
 	}
 	assert.True(t, !due(0) && s.Saved.Resynced == 0, "it is due before there was a list; saved is %+v", s.Saved)
@@ -304,7 +305,7 @@ func TestResync_that_is_asked_for_publishes_everything_while_changes_go_on(t *te
 	api.add(10)
 	must.Happen(t, "its end", func() bool {
 		all := Resyncs([]*Pipeline{b.Pipeline})
-		return len(all) == 1 && all[0].State == stream.ResyncDone && all[0].Published >= 100
+		return len(all) == 1 && all[0].State == resyncs.Done && all[0].Published >= 100
 	})
 	assert.GreaterOrEqual(t, time.Since(began), 99*time.Second/500, "100 objects took, and 500 a second are the most")
 	must.Happen(t, "the changes", func() bool { return value(t, b.registry, "ledger_objects") == 110 })
@@ -335,20 +336,20 @@ func gated(t *testing.T) (api *apiServer, log *fakeLog, b *bridge, open func()) 
 // everything that exists from then on.
 func TestResync_is_queued_behind_the_one_that_runs(t *testing.T) {
 	_, log, b, open := gated(t)
-	ask := func() stream.Resync {
+	ask := func() resyncs.Resync {
 		all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
 		require.True(t, err == nil && len(all) == 1, "%v %v", all, err)
 		return all[0]
 	}
 	first := ask()
-	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == stream.ResyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == resyncs.Ahead })
 	if told := b.State().Resyncs; len(told) != 1 || told[0].Stream != "configmaps.v1" || told[0].Listed == 0 {
 		t.Errorf("of what runs it is told %+v", told)
 	}
 	second, third := ask(), ask()
-	assert.True(t, first.Number != second.Number && second.Number == third.Number && second.State == stream.ResyncQueued,
+	assert.True(t, first.Number != second.Number && second.Number == third.Number && second.State == resyncs.Queued,
 		"asked for %+v, %+v and %+v", first, second, third)
-	assert.Equal(t, stream.ResyncAhead, b.current.Load().delivery.InFlight.Count(), "on their way")
+	assert.Equal(t, resyncs.Ahead, b.current.Load().delivery.InFlight.Count(), "on their way")
 	open()
 	must.Happen(t, "both", func() bool { return value(t, b.registry, "resyncs_total") == 2 })
 	numbers, _ := resyncsIn(log)
@@ -365,7 +366,7 @@ func TestResync_is_refused_where_nothing_is_watched_or_called_so(t *testing.T) {
 	s := b.only(t)
 	must.Happen(t, "the list", func() bool { state, _ := s.Status.Now(); return state == source.Listing })
 	all, err := StartResyncs([]*Pipeline{b.Pipeline}, "", nil)
-	assert.True(t, err == nil && len(all) == 1 && all[0].State == stream.ResyncRefused && all[0].Problem == "it is listing",
+	assert.True(t, err == nil && len(all) == 1 && all[0].State == resyncs.Refused && all[0].Problem == "it is listing",
 		"%+v, error %v", all, err)
 	for want, ask := range map[string][]string{
 		`pipeline "x" is not this bridge's; valid: test`:          {"x"},
@@ -386,29 +387,29 @@ func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
 		{Resource: "*.example.com", Wildcard: &Wildcard{Group: "example.com"}},
 		{Resource: "nodes"},
 	}})
-	state := func(when string, want ...stream.ResyncState) {
+	state := func(when string, want ...resyncs.State) {
 		t.Helper()
 		all, err := StartResyncs([]*Pipeline{b}, "", nil)
 		require.True(t, err == nil && len(all) == len(want), "%s: %+v, error %v", when, all, err)
 		for i, r := range all {
-			assert.True(t, r.State == want[i] && r.State.Ended() && (r.Problem == "") == (want[i] == stream.ResyncEmpty),
+			assert.True(t, r.State == want[i] && r.State.Ended() && (r.Problem == "") == (want[i] == resyncs.Empty),
 				"%s: %+v, want %s", when, r, want[i])
 		}
 	}
-	state("before it runs", stream.ResyncRefused, stream.ResyncRefused, stream.ResyncRefused)
+	state("before it runs", resyncs.Refused, resyncs.Refused, resyncs.Refused)
 	s := newSession(&b.cfg, newFakeLog())
 	defer s.delivery.ShutDown()
 	b.current.Store(s)
-	state("before it is known what there is", stream.ResyncRefused, stream.ResyncRefused, stream.ResyncRefused)
+	state("before it is known what there is", resyncs.Refused, resyncs.Refused, resyncs.Refused)
 	pods, wildcard := &b.cfg.Streams[0], &b.cfg.Streams[1]
 	delete(s.unbegun, pods)
 	delete(s.unbegun, wildcard)
-	state("when that is nothing", stream.ResyncEmpty, stream.ResyncEmpty, stream.ResyncRefused)
+	state("when that is nothing", resyncs.Empty, resyncs.Empty, resyncs.Refused)
 	s.selected = map[*StreamSpec]int{wildcard: 1}
-	state("when a stream is between two versions", stream.ResyncEmpty, stream.ResyncRefused, stream.ResyncRefused)
+	state("when a stream is between two versions", resyncs.Empty, resyncs.Refused, resyncs.Refused)
 	s.selected = nil
 	s.unknown = map[*StreamSpec]error{pods: errors.New("forbidden")}
-	state("when it is not known any more", stream.ResyncRefused, stream.ResyncEmpty, stream.ResyncRefused)
+	state("when it is not known any more", resyncs.Refused, resyncs.Empty, resyncs.Refused)
 }
 
 func TestResync_of_a_slot_that_was_cut_short_begins_again(t *testing.T) {
@@ -469,7 +470,7 @@ func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
 	api, log, b, open := gated(t)
 	s := b.only(t)
 	must.Get(StartResyncs([]*Pipeline{b.Pipeline}, "", nil))(t)
-	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == stream.ResyncAhead })
+	must.Happen(t, "a full room", func() bool { return b.current.Load().delivery.InFlight.Count() == resyncs.Ahead })
 	api.setAway(true)
 	must.Happen(t, "the failing watch", func() bool { return !s.Status.Watching() })
 	open()
@@ -481,22 +482,22 @@ func TestResync_goes_on_when_the_API_server_is_back(t *testing.T) {
 }
 
 func TestResync_that_fails_says_why_and_a_slot_is_tried_again_later(t *testing.T) {
-	r := stream.NewResyncs()
+	r := resyncs.New()
 	now := time.Unix(1_764_000_000, 0)
 	require.True(t, r.BeginSlot(now, 5), "a slot does not begin")
 	told := r.End(errors.New("no permission"))
-	assert.True(t, told.State == stream.ResyncFailed && told.Problem == "no permission", "%+v", told)
+	assert.True(t, told.State == resyncs.Failed && told.Problem == "no permission", "%+v", told)
 	assert.False(t, r.BeginSlot(time.Now(), 5), "it is tried again at once, or never")
-	assert.True(t, r.BeginSlot(time.Now().Add(stream.ResyncDelay), 5), "it is tried again at once, or never")
+	assert.True(t, r.BeginSlot(time.Now().Add(resyncs.FailedDelay), 5), "it is tried again at once, or never")
 	_ = r.End(nil)
-	for i := range 3 * stream.KeptResyncs {
+	for i := range 3 * resyncs.Kept {
 		asked := r.Ask(now)
 		if n, ok := r.Begin(); !ok || n != asked.Number || n != max(1_764_000_000+int64(i), n) {
 			t.Fatalf("%d began, %v; asked for was %+v", n, ok, asked)
 		}
 		_ = r.End(nil)
 	}
-	assert.Len(t, r.All(), stream.KeptResyncs, "remembered")
+	assert.Len(t, r.All(), resyncs.Kept, "remembered")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := r.Wait(ctx, time.Hour)
@@ -521,6 +522,6 @@ func TestResync_queues_nothing_of_what_has_changed_by_its_turn(t *testing.T) {
 	log.set(func() { log.gate = nil })
 	r.settle()
 	n := s.Tracker.Pending()
-	assert.True(t, n == 0 && s.Resyncer.Resync.Room.TryAcquire(stream.ResyncAhead),
+	assert.True(t, n == 0 && s.Resyncer.Resync.Room.TryAcquire(resyncs.Ahead),
 		"%d tickets are open, or there is no room", n)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -28,7 +29,7 @@ func (e *UnknownError) Error() string {
 // the resources, or of all where none is given. It returns what became of that at once. A resource is named as in the
 // configuration, as plural[.version][.group], or by what else the API server calls it, with or without its group; with
 // /namespace behind it if need be. The error is an [UnknownError]; then nothing was asked for.
-func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([]stream.Resync, error) {
+func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([]resyncs.Resync, error) {
 	if pipeline != "" {
 		i := slices.IndexFunc(pipelines, func(p *Pipeline) bool { return p.cfg.Name == pipeline })
 		if i < 0 {
@@ -54,7 +55,7 @@ func StartResyncs(pipelines []*Pipeline, pipeline string, resources []string) ([
 				func(t target) []string { return []string{t.names[0]} })
 		}
 	}
-	var all []stream.Resync
+	var all []resyncs.Resync
 	for i, p := range pipelines {
 		for _, t := range chosen[i] {
 			if len(resources) == 0 || slices.ContainsFunc(resources, t.called) {
@@ -75,8 +76,8 @@ func unknown[T any](what, name string, of []T, names func(T) []string) error {
 }
 
 // Resyncs returns what is known of those that ran last, run, and wait.
-func Resyncs(pipelines []*Pipeline) []stream.Resync {
-	var all []stream.Resync
+func Resyncs(pipelines []*Pipeline) []resyncs.Resync {
+	var all []resyncs.Resync
 	for _, p := range pipelines {
 		if s := p.current.Load(); s != nil && p.ended.Load() == nil {
 			all = append(all, s.resyncs()...)
@@ -85,8 +86,8 @@ func Resyncs(pipelines []*Pipeline) []stream.Resync {
 	return all
 }
 
-func (p *session) resyncs() []stream.Resync {
-	var all []stream.Resync
+func (p *session) resyncs() []resyncs.Resync {
+	var all []resyncs.Resync
 	for _, s := range p.opened() {
 		s.Resyncer.Resync.Mu.Lock()
 		known := s.Resyncer.Resync.All()
@@ -179,14 +180,14 @@ func within(namespace string, names ...string) []string {
 }
 
 // startResync asks for one, unless the stream does not watch.
-func (p *Pipeline) startResync(t target) stream.Resync {
+func (p *Pipeline) startResync(t target) resyncs.Resync {
 	s := t.stream
 	if t.empty {
-		return stream.Resync{Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: stream.ResyncEmpty}
+		return resyncs.Resync{Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: resyncs.Empty}
 	}
 	if s == nil {
-		return stream.Resync{
-			Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: stream.ResyncRefused,
+		return resyncs.Resync{
+			Pipeline: p.cfg.Name, Stream: t.names[len(t.names)-1], State: resyncs.Refused,
 			Problem: "it is not open yet; /readyz says why",
 		}
 	}
@@ -204,5 +205,5 @@ func (p *Pipeline) startResync(t target) stream.Resync {
 	if problem != "" {
 		why += ": " + problem
 	}
-	return s.Named(stream.Resync{State: stream.ResyncRefused, Problem: why})
+	return s.Named(resyncs.Resync{State: resyncs.Refused, Problem: why})
 }

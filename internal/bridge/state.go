@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 )
 
 // State is how a pipeline is doing at a moment. Errors are as the log has them: they hold no values of Secrets.
@@ -32,7 +32,7 @@ type State struct {
 	// Writer is the last time that another process was seen to publish as the pipeline.
 	Writer health.Event
 	// Resyncs are those that run.
-	Resyncs []stream.Resync
+	Resyncs []resyncs.Resync
 	// Streams are those that are open, in the order in which they were opened, and then what is configured and not open
 	// yet.
 	Streams []StreamState
@@ -81,7 +81,7 @@ func (p *session) now(now time.Time) State {
 		st.Unmet = max(st.Unmet, age)
 	}
 	for _, r := range p.resyncs() {
-		if r.State == stream.ResyncRunning {
+		if r.State == resyncs.Running {
 			st.Resyncs = append(st.Resyncs, r)
 		}
 	}

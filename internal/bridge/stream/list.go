@@ -181,7 +181,7 @@ func (s *resyncer) passOver(place uint64) {
 	defer s.Mu.Unlock()
 	if place > 0 && place < s.opened {
 		s.untold = true
-		s.Resync.leave()
+		s.Resync.Leave()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/previous"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -49,7 +50,7 @@ func Open(env *Environment, of *spec.Stream, at source.Stream, o Opening) *Strea
 			Pending: map[string]*delivery.Object{}, Saved: o.Saved,
 		},
 		Parts: Parts{
-			Epochs: epochs{Again: make(chan source.Why, 1)}, Resyncer: resyncer{Resync: NewResyncs()},
+			Epochs: epochs{Again: make(chan source.Why, 1)}, Resyncer: resyncer{Resync: resyncs.New()},
 			Before: PreviousStates{Cache: o.Previous},
 		},
 		Env: env, Store: stored{committed: o.Saved, known: o.Known},

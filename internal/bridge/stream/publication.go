@@ -54,7 +54,7 @@ func (s *Publication) Due(o *delivery.Object) (row checkpoint.Row, fate delivery
 			s.Before.Cache.Drop(o.Key)
 		}
 		if a.Delta.Repeated {
-			s.Resyncer.Resync.leave()
+			s.Resyncer.Resync.Leave()
 		} else {
 			s.Figures.Metrics.Suppressed.Inc()
 		}
@@ -96,7 +96,7 @@ func (s *Publication) SetAside(o *delivery.Object, err error) bool {
 	}
 	s.Mu.Unlock()
 	if ok && o.Attempt.Delta.Repeated {
-		s.Resyncer.Resync.leave()
+		s.Resyncer.Resync.Leave()
 	}
 	return ok
 }

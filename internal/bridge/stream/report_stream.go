@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -84,7 +85,7 @@ func (s *Stream) Gauges() health.StreamGauges {
 }
 
 // Named returns r with what it does not know itself.
-func (s *Stream) Named(r Resync) Resync {
+func (s *Stream) Named(r resyncs.Resync) resyncs.Resync {
 	r.Pipeline, r.Stream, r.Objects = s.Env.Pipeline, s.Name, s.Ledger.Len()
 	return r
 }

@@ -15,32 +15,20 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
-const (
-	// ResyncRate is how many objects of a stream are published again in a second, at most.
-	ResyncRate = 200
-	// ResyncAhead is how many of them may be on their way to the log at a time: a change that happens waits behind no
-	// more.
-	ResyncAhead = 32
-	// resyncLook is how often it is looked whether a stream can be resynced now, or is due.
-	resyncLook = 200 * time.Millisecond
-	// ResyncDelay is between a resync on schedule that failed and the next try.
-	ResyncDelay = time.Minute
-	// FirstResyncAgain is between a resync that was due and did not tell everything, and the next one.
-	FirstResyncAgain = time.Second
-	// LastResyncAgain is between two such resyncs after many.
-	LastResyncAgain = time.Hour
-)
+// resyncLook is how often it is looked whether a stream can be resynced now, or is due.
+const resyncLook = 200 * time.Millisecond
 
 // resyncer publishes everything that a stream has once more.
 type resyncer struct {
 	*Stream
-	Resync Resyncs
+	Resync resyncs.Queue
 	// opened is where the log has the marker with which the repair or resync began that runs. Untold: before it the log
 	// has a state that this process does not publish again, because another process has published it.
 	opened uint64
@@ -68,7 +56,7 @@ func (s *resyncer) Run(ctx context.Context) {
 			continue
 		}
 		s.Figures.Metrics.Resyncs.Inc()
-		if s.Resync.missed() || s.Refusals.Lacks() {
+		if s.Resync.Missed() || s.Refusals.Lacks() {
 			s.Resync.Postpone()
 		} else {
 			s.NotDue()
@@ -113,13 +101,13 @@ func (s *resyncer) DueResync(now time.Time) (due bool, wait time.Duration) {
 		if s.Saved.ResyncDue {
 			return false, resyncLook
 		}
-		return false, ResyncDelay
+		return false, resyncs.FailedDelay
 	case !s.Steady():
 		return false, resyncLook
 	case s.Saved.Resynced == 0 || s.Saved.Resynced > now.Unix():
 		s.Saved.Resynced = slot
 	}
-	return s.Saved.Resynced < slot, min(time.Unix(slot, 0).Add(s.Spec.Resync).Sub(now), ResyncDelay)
+	return s.Saved.Resynced < slot, min(time.Unix(slot, 0).Add(s.Spec.Resync).Sub(now), resyncs.FailedDelay)
 }
 
 // Slot returns when the slot began that now is in. Slots of a stream are apart by the time that its schedule says,
@@ -196,14 +184,14 @@ func (s *resyncer) Republish(ctx context.Context, n int64) error {
 		if listed[item.Key()] = struct{}{}; !published {
 			coming[item.Key()] = s.Coming(item, epoch)
 		}
-		s.Resync.count(published)
+		s.Resync.Count(published)
 		return nil
 	})
 	if ledger.Numeric(version) < ledger.Numeric(position) {
-		s.Resync.leave() // an etcd that was restored, which lacks what the log has got since
+		s.Resync.Leave() // an etcd that was restored, which lacks what the log has got since
 	}
 	if err == nil {
-		err = s.Resync.await(ctx)
+		err = s.Resync.Await(ctx)
 	}
 	if err == nil {
 		err = s.awaitChanges(ctx, coming, s.unlisted(listed, ledger.Numeric(version)), ledger.Numeric(version), epoch)
@@ -216,7 +204,7 @@ func (s *resyncer) Republish(ctx context.Context, n int64) error {
 	s.Mu.Unlock()
 	completed := s.Lists.QueueMarker(&delivery.Marker{Marker: source.Marker{
 		Kind: source.MarkerResyncCompleted, Epoch: epoch, To: position, Number: n, Objects: len(listed),
-		Complete: s.publishesAll() && !s.Resync.missed() && !s.Refusals.Lacks(), Seen: time.Now(),
+		Complete: s.publishesAll() && !s.Resync.Missed() && !s.Refusals.Lacks(), Seen: time.Now(),
 	}})
 	if err := completed.Wait(ctx); err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stream
+package resyncs
 
 import (
 	"context"
@@ -10,26 +10,41 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// ResyncState is how far a [Resync] is.
-type ResyncState string
+const (
+	// Rate is how many objects of a stream are published again in a second, at most.
+	Rate = 200
+	// Ahead is how many of them may be on their way to the log at a time: a change that happens waits behind no
+	// more.
+	Ahead = 32
+	// FailedDelay is between a resync on schedule that failed and the next try.
+	FailedDelay = time.Minute
+	// FirstDelay is between a resync that was due and did not tell everything, and the next one.
+	FirstDelay = time.Second
+	// LastDelay is between two such resyncs after many.
+	LastDelay = time.Hour
+)
+
+// State is how far a [Resync] is.
+type State string
 
 // The states.
 const (
-	// ResyncRefused: the stream cannot be resynced now. Problem says why.
-	ResyncRefused ResyncState = "refused"
-	// ResyncQueued: it begins when the one that runs has ended.
-	ResyncQueued  ResyncState = "queued"
-	ResyncRunning ResyncState = "running"
-	// ResyncDone: the log has everything.
-	ResyncDone ResyncState = "done"
-	// ResyncFailed: it has ended, and the log does not have everything. Problem says why.
-	ResyncFailed ResyncState = "failed"
-	// ResyncEmpty: what is asked for selects nothing now, so that there is nothing to publish.
-	ResyncEmpty ResyncState = "empty"
+	// Refused: the stream cannot be resynced now. Problem says why.
+	Refused State = "refused"
+	// Queued: it begins when the one that runs has ended.
+	Queued State = "queued"
+	// Running: it publishes.
+	Running State = "running"
+	// Done: the log has everything.
+	Done State = "done"
+	// Failed: it has ended, and the log does not have everything. Problem says why.
+	Failed State = "failed"
+	// Empty: what is asked for selects nothing now, so that there is nothing to publish.
+	Empty State = "empty"
 )
 
 // Ended reports whether nothing more will happen.
-func (s ResyncState) Ended() bool { return s != ResyncQueued && s != ResyncRunning }
+func (s State) Ended() bool { return s != Queued && s != Running }
 
 // Resync is one publication of everything that a stream has.
 type Resync struct {
@@ -38,7 +53,7 @@ type Resync struct {
 	// where there is none.
 	Number    int64
 	Scheduled bool
-	State     ResyncState
+	State     State
 	// Objects is how many objects exist, about; Listed how many of them were looked at, and Published how many of those
 	// were published again. The others have changed, and are published because of that.
 	Objects, Listed, Published int
@@ -46,22 +61,22 @@ type Resync struct {
 	Began                      time.Time
 }
 
-// Resyncs is what is known of a stream's: those of a session.
-type Resyncs struct {
+// Queue is what is known of a stream's resyncs: those of a session.
+type Queue struct {
 	// Room is for what is on its way to the log.
 	Room *semaphore.Weighted
 	// asked is sent something when one is asked for.
 	asked chan struct{}
-	*ResyncList
+	*List
 }
 
-// NewResyncs returns those of a stream that begins.
-func NewResyncs() Resyncs {
-	return Resyncs{Room: semaphore.NewWeighted(ResyncAhead), asked: make(chan struct{}, 1), ResyncList: &ResyncList{}}
+// New returns those of a stream that begins.
+func New() Queue {
+	return Queue{Room: semaphore.NewWeighted(Ahead), asked: make(chan struct{}, 1), List: &List{}}
 }
 
-// ResyncList has at most one that runs, and one that waits.
-type ResyncList struct {
+// List has at most one that runs, and one that waits.
+type List struct {
 	Mu            sync.Mutex
 	running, next *Resync
 	// left: an event of the one that runs was not published, because the log turned out to have a later one, or its
@@ -77,15 +92,15 @@ type ResyncList struct {
 	After time.Duration
 }
 
-// KeptResyncs is how many of them are remembered when they have ended.
-const KeptResyncs = 8
+// Kept is how many of them are remembered when they have ended.
+const Kept = 8
 
 // Ask asks for a resync that begins after the call, and returns it. One that waits already is as good as another.
-func (r *Resyncs) Ask(now time.Time) Resync {
+func (r *Queue) Ask(now time.Time) Resync {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if r.next == nil {
-		r.next = &Resync{Number: r.unused(now.Unix()), State: ResyncQueued}
+		r.next = &Resync{Number: r.unused(now.Unix()), State: Queued}
 		select {
 		case r.asked <- struct{}{}:
 		default: // nobody has looked since the one before
@@ -95,7 +110,7 @@ func (r *Resyncs) Ask(now time.Time) Resync {
 }
 
 // unused returns n, or the next number that no resync has. The caller holds mu.
-func (r *ResyncList) unused(n int64) int64 {
+func (r *List) unused(n int64) int64 {
 	for _, other := range r.All() {
 		n = max(n, other.Number+1)
 	}
@@ -103,7 +118,7 @@ func (r *ResyncList) unused(n int64) int64 {
 }
 
 // All returns what is known, oldest first. The caller holds mu.
-func (r *ResyncList) All() []Resync {
+func (r *List) All() []Resync {
 	all := append([]Resync(nil), r.Ended...)
 	for _, one := range []*Resync{r.running, r.next} {
 		if one != nil {
@@ -114,31 +129,31 @@ func (r *ResyncList) All() []Resync {
 }
 
 // Begin begins the one that was asked for.
-func (r *Resyncs) Begin() (n int64, ok bool) {
+func (r *Queue) Begin() (n int64, ok bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if r.next == nil {
 		return 0, false
 	}
 	r.running, r.next, r.left = r.next, nil, false
-	r.running.State, r.running.Began = ResyncRunning, time.Now()
+	r.running.State, r.running.Began = Running, time.Now()
 	return r.running.Number, true
 }
 
 // BeginSlot begins that of a slot, unless it failed a moment ago.
-func (r *Resyncs) BeginSlot(now time.Time, slot int64) bool {
+func (r *Queue) BeginSlot(now time.Time, slot int64) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	if now.Sub(r.failed) < ResyncDelay {
+	if now.Sub(r.failed) < FailedDelay {
 		return false
 	}
 	r.left = false
-	r.running = &Resync{Number: slot, Scheduled: true, State: ResyncRunning, Began: now}
+	r.running = &Resync{Number: slot, Scheduled: true, State: Running, Began: now}
 	return true
 }
 
 // Wait returns when one is asked for, or after d. The error is ctx's.
-func (r *Resyncs) Wait(ctx context.Context, d time.Duration) error {
+func (r *Queue) Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -151,8 +166,8 @@ func (r *Resyncs) Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// count counts one object of the one that runs.
-func (r *ResyncList) count(published bool) {
+// Count counts one object of the one that runs.
+func (r *List) Count(published bool) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	r.running.Listed++
@@ -161,63 +176,63 @@ func (r *ResyncList) count(published bool) {
 	}
 }
 
-// leave takes note that an event was not published.
-func (r *ResyncList) leave() {
+// Leave takes note that an event was not published.
+func (r *List) Leave() {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	r.left = true
 }
 
-// missed reports whether an event of the one that runs was not published.
-func (r *ResyncList) missed() bool {
+// Missed reports whether an event of the one that runs was not published.
+func (r *List) Missed() bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.left
 }
 
 // Postpone has the next one that is due begin later: the one that has ended did not tell everything.
-func (r *ResyncList) Postpone() {
+func (r *List) Postpone() {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	r.After = min(max(2*r.After, FirstResyncAgain), LastResyncAgain)
+	r.After = min(max(2*r.After, FirstDelay), LastDelay)
 	r.again = time.Now().Add(r.After)
 }
 
 // Told takes note that the one that was due has told everything.
-func (r *ResyncList) Told() {
+func (r *List) Told() {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	r.again, r.After = time.Time{}, 0
 }
 
 // MayBegin reports whether one that is due may begin. One that follows another one waits until the log lacks no object.
-func (r *ResyncList) MayBegin(now time.Time, lacks bool) bool {
+func (r *List) MayBegin(now time.Time, lacks bool) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.After == 0 || !lacks && !now.Before(r.again)
 }
 
-// await returns when nothing is on its way any more. The error is ctx's.
-func (r *Resyncs) await(ctx context.Context) error {
-	if err := r.Room.Acquire(ctx, ResyncAhead); err != nil {
+// Await returns when nothing is on its way any more. The error is ctx's.
+func (r *Queue) Await(ctx context.Context) error {
+	if err := r.Room.Acquire(ctx, Ahead); err != nil {
 		return err
 	}
-	r.Room.Release(ResyncAhead)
+	r.Room.Release(Ahead)
 	return nil
 }
 
 // End ends the one that runs, with err if it failed, and returns it.
-func (r *ResyncList) End(err error) Resync {
+func (r *List) End(err error) Resync {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	r.running.State = ResyncDone
+	r.running.State = Done
 	if err != nil {
-		r.running.State, r.running.Problem = ResyncFailed, err.Error()
+		r.running.State, r.running.Problem = Failed, err.Error()
 		if r.running.Scheduled {
 			r.failed = time.Now()
 		}
 	}
-	if len(r.Ended) == KeptResyncs {
+	if len(r.Ended) == Kept {
 		r.Ended = r.Ended[1:]
 	}
 	r.Ended = append(r.Ended, *r.running)
