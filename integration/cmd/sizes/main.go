@@ -63,7 +63,7 @@ func survey(root string) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "integration"):
+		case d.IsDir() && path != root && left(d.Name()):
 			return filepath.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
@@ -87,6 +87,11 @@ func survey(root string) ([]string, error) {
 		found = append(found, pkgs[dir].outOfBounds(dir)...)
 	}
 	return found, nil
+}
+
+// left reports whether a directory is left out.
+func left(name string) bool {
+	return strings.HasPrefix(name, ".") || name == "testdata" || name == "integration"
 }
 
 // add counts what a file has.
