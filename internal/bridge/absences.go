@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/watching"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
@@ -50,14 +50,14 @@ func (r *reconciler) askGone(ctx context.Context, in *inputs, now time.Time) tim
 	}
 	switch {
 	case a.asking:
-		return stream.LongestDoubt
+		return watching.LongestDoubt
 	case len(lost) == 0:
 		a.doubt = 0
-		return stream.LongestDoubt
+		return watching.LongestDoubt
 	case a.doubt > 0 && now.Before(a.next):
 		return a.next.Sub(now)
 	}
-	a.asking, a.doubt = true, max(stream.FirstDoubt, stream.Longer(a.doubt))
+	a.asking, a.doubt = true, max(watching.FirstDoubt, watching.Longer(a.doubt))
 	r.group.Go(func() error {
 		var gone []schema.GroupResource
 		for name, is := range lost {
@@ -73,14 +73,14 @@ func (r *reconciler) askGone(ctx context.Context, in *inputs, now time.Time) tim
 		})
 		return nil
 	})
-	return stream.LongestDoubt
+	return watching.LongestDoubt
 }
 
 // askUnserved has the API server asked for what entries name and it does not serve: its definition may be yet to come.
 // It returns when to look again.
 func (r *reconciler) askUnserved(in *inputs, problems []membership.Problem, now time.Time) time.Duration {
 	if !in.Known {
-		return stream.FirstDoubt // to tell why there is no answer
+		return watching.FirstDoubt // to tell why there is no answer
 	}
 	missing := false
 	for _, p := range problems {
@@ -89,7 +89,7 @@ func (r *reconciler) askUnserved(in *inputs, problems []membership.Problem, now 
 	switch {
 	case !missing:
 		r.unserved = time.Time{}
-		return stream.LongestDoubt
+		return watching.LongestDoubt
 	case r.unserved.IsZero():
 		r.unserved, r.asks = now, now
 	case !now.Before(r.asks):
@@ -105,5 +105,5 @@ func (r *reconciler) askUnserved(in *inputs, problems []membership.Problem, now 
 // asked for less and less often, and is there for a tenth of that time at most before that is seen, or for half a
 // minute.
 func askAgain(absent time.Duration) time.Duration {
-	return min(max(absent/10, stream.FirstDoubt), 30*time.Second)
+	return min(max(absent/10, watching.FirstDoubt), 30*time.Second)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/watching"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -153,7 +153,7 @@ func (r *reconciler) applyConfig(t *turn) {
 // due returns when a turn has to be complete, from now. There may be no turn.
 func (t *turning) due(now time.Time) time.Duration {
 	if t == nil {
-		return stream.LongestDoubt
+		return watching.LongestDoubt
 	}
 	return max(t.deadline.Sub(now), 0)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/watching"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
@@ -199,11 +200,11 @@ func (r *reconciler) occupied(name string) bool {
 // stop stops the streams that are not to go on as they run, and what is under way for others that are to do something
 // else. It returns when to look again.
 func (r *reconciler) stop(in *inputs, now time.Time) (later time.Duration) {
-	later = stream.LongestDoubt
+	later = watching.LongestDoubt
 	for _, run := range r.runs {
 		stays, again := r.stays(run, in, now)
 		if again {
-			later = stream.FirstDoubt
+			later = watching.FirstDoubt
 		}
 		if !stays && !run.stopping {
 			run.stopping = true

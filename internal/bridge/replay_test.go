@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/watching"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -160,8 +163,9 @@ func TestReplay_reaches_what_a_crash_left_uncommitted(t *testing.T) {
 // Its events would say what the log has last, which a replay is about to change.
 func TestReplay_keeps_a_resync_waiting(t *testing.T) {
 	s := &stream.Stream{
-		State: stream.State{Tracker: ledger.NewTracker("20")}, Status: &stream.Status{Doing: source.Watching},
+		State: stream.State{Tracker: ledger.NewTracker("20")}, Status: watching.New(watching.Config{Log: slog.New(slog.DiscardHandler), Incidents: &health.StreamIncidents{}}),
 	}
+	s.Status.State(source.Watching, nil)
 	require.True(t, s.Steady(), "without a replay it is not steady")
 	s.Saved.Replay.To = "30"
 	assert.False(t, s.Steady(), "it does not wait")

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -14,24 +13,16 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
-	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
-	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 func TestRun_publishes_what_exists_and_what_comes(t *testing.T) {
@@ -305,76 +296,4 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 	s.Saved.Owes.Version = ""
 	require.NoError(t, r.commit(t.Context()))
 	assert.Equal(t, before, store.state.Streams[s.Name], "the store")
-}
-
-// What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.
-func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
-	at := &rest.Config{Host: newAPIServer(t, 10).URL}
-	client := must.Get(kube.NewClient(at))(t)
-	catalog := must.Get(catalog.New(at, client, catalog.Config{}))(t)
-	st := &stream.Status{Stream: (&stream.Stream{Env: &stream.Environment{Refresh: catalog.Refresh}}).Assemble()}
-	now, looks := time.Now(), 0
-	for range 3600 {
-		before := st.Asked
-		st.Missed(now)
-		if st.Asked != before {
-			looks++
-		}
-		now = now.Add(time.Second)
-	}
-	assert.GreaterOrEqual(t, looks, 30, "looks in an hour")
-	assert.LessOrEqual(t, looks, 45, "looks in an hour")
-	st.Doubt = 0 // as when it watches
-	if st.Missed(now); st.Asked != now {
-		t.Error("it does not look at once when something new is missing")
-	}
-}
-
-// A stream that has watched may wait for a while, and is ready; one that has not is not.
-func TestStatus_is_ready_for_a_while_without_its_watch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := &stream.Status{Stream: (&stream.Stream{
-			Env:      &stream.Environment{Log: slog.New(slog.DiscardHandler)},
-			Identity: stream.Identity{Spec: &StreamSpec{}}, Figures: delivery.Account{Incidents: &health.StreamIncidents{}},
-		}).Assemble()}
-		gone := errors.New("gone")
-		st.State(source.Listing, gone)
-		assert.Equal(t, "gone", st.Ready(), "before it has watched")
-		st.State(source.Watching, nil)
-		assert.Empty(t, st.Ready())
-		st.State(source.Watching, gone)
-		<-time.After(health.UnreadyAfter)
-		assert.Empty(t, st.Ready())
-		<-time.After(1)
-		assert.Equal(t, "gone", st.Ready())
-		st.State(source.Watching, nil)
-		assert.Empty(t, st.Ready())
-	})
-}
-
-// The same of many streams, again and again, would be a log of nothing else.
-func TestStatus_of_a_wildcard_says_once_why_a_stream_waits(t *testing.T) {
-	for name, c := range map[string]struct {
-		spec StreamSpec
-		want int
-	}{
-		"of a name": {StreamSpec{}, 2}, "of a wildcard": {StreamSpec{Wildcard: &Wildcard{}}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				logged := &testlog.Text{}
-				st := &stream.Status{Stream: (&stream.Stream{
-					Env:      &stream.Environment{Log: logged.Logger()},
-					Identity: stream.Identity{Spec: &c.spec}, Figures: delivery.Account{Incidents: &health.StreamIncidents{}},
-				}).Assemble()}
-				for range 2 {
-					st.State(source.Listing, errors.New("not permitted"))
-					<-time.After(health.UnreadyAfter)
-				}
-				assert.Equal(t, c.want, logged.Count("not permitted"), logged.String())
-				st.State(source.Listing, errors.New("no route"))
-				assert.Equal(t, 1, logged.Count("no route"), "another reason is news")
-			})
-		})
-	}
 }

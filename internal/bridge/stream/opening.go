@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/watching"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -65,7 +66,10 @@ func Open(env *Environment, of *spec.Stream, at source.Stream, o Opening) *Strea
 	s.Figures.SayEvery(LogEvery)
 	s.Publication.undecidedly.Interval = LogEvery
 	s.Saved.Entered = cmp.Or(s.Saved.Entered, o.Entered)
-	s.Status = &Status{Stream: s, since: time.Now()}
+	s.Status = watching.New(watching.Config{
+		Log: env.Log.With("stream", s.Name), Refresh: env.Refresh, Metrics: o.Metrics, Incidents: o.Incidents,
+		Wildcard: of.Wildcard != nil, Kubernetes: s.Epochs.tells(),
+	})
 	for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} { // the common ones begin with 0
 		s.Figures.Metrics.Published(op.String(), string(source.ReasonWatch))
 	}

@@ -62,12 +62,8 @@ func (s *Stream) Report(now time.Time) Report {
 	st.Published, st.PerSecond, st.LastEvent = int64(total), s.Figures.Rate.PerSecond(total, now), s.Figures.Rate.Last()
 	st.Degraded = s.Status.Degraded() != ""
 	st.Refused, st.Refusal = s.Refusals.first()
-	t := s.Status
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	st.Doing, st.Since = t.Doing, t.since
-	st.Failing, st.Err = t.waits.Problem()
-	st.Live = t.complete && t.Doing == source.Watching && st.Err == nil
+	is := s.Status.Report()
+	st.Doing, st.Since, st.Live, st.Failing, st.Err = is.Doing, is.Since, is.Live, is.Failing, is.Err
 	return st
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/watching"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -27,7 +28,7 @@ type Stream struct {
 	State
 	Parts
 	Env     *Environment
-	Status  *Status
+	Status  *watching.Status
 	Figures delivery.Account
 	Store   stored
 	// Left are the namespaces of what was to be deleted when the stream began to retire; nil if it does not.
