@@ -259,6 +259,8 @@ func TestRefused_repetition_leaves_a_resync_due_that_is_not_begun_at_once(t *tes
 	must.Happen(t, "two resyncs", func() bool { return resyncCount(s) == 2 })
 	s.Resyncer.Resync.Mu.Lock()
 	assert.Equal(t, 2*resyncs.FirstDelay, s.Resyncer.Resync.After)
+	ended := s.Resyncer.Resync.Ended
+	assert.GreaterOrEqual(t, ended[1].Began.Sub(ended[0].Began), resyncs.FirstDelay, "between the two")
 	s.Resyncer.Resync.Mu.Unlock()
 	refuse(log)
 	must.Happen(t, "one that is complete", func() bool { return completeness(log.fakeLog) == "true" })
