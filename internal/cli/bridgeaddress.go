@@ -63,5 +63,6 @@ func unreached(what string, err error, server, from string) error {
 	if from == "--server" {
 		from = "server.listen"
 	}
-	return fmt.Errorf("%s: %w; does a bridge run with %s at %s? --server says where it is", what, err, from, server)
+	return fmt.Errorf("%s: %w; does a bridge run with %s at %s? --server says where it is", what, err, from,
+		endpoint.Shown(server))
 }

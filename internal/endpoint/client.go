@@ -4,6 +4,7 @@ package endpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,8 +51,8 @@ func (a *Answer) Stranger(what string) error {
 	return fmt.Errorf("%s, and none of a bridge that %s", a.stranger, what)
 }
 
-// Ask makes a request, which takes 10 s at most. An error says that there was no answer, and shows no password of the
-// address.
+// Ask makes a request, which takes 10 s at most. An error says that there was no answer, and shows no user and no
+// password of the address.
 func (c *Client) Ask(ctx context.Context, method string, query url.Values) (*Answer, error) {
 	u := c.at
 	u.RawQuery = query.Encode()
@@ -60,13 +61,18 @@ func (c *Client) Ask(ctx context.Context, method string, query url.Values) (*Ans
 		return nil, err
 	}
 	resp, err := c.http.Do(req)
+	shown := Shown(c.at.String())
 	if err != nil {
-		return nil, err
+		var failed *url.Error
+		if errors.As(err, &failed) { // which shows the user
+			err = failed.Err
+		}
+		return nil, fmt.Errorf("%s %s: %w", method, shown, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", method, u.Redacted(), err)
+		return nil, fmt.Errorf("%s %s: %w", method, shown, err)
 	}
-	return &Answer{resp.StatusCode, body, fmt.Sprintf("%s %s: the answer is %s", method, u.Redacted(), resp.Status)}, nil
+	return &Answer{resp.StatusCode, body, fmt.Sprintf("%s %s: the answer is %s", method, shown, resp.Status)}, nil
 }

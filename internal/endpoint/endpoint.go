@@ -22,10 +22,22 @@ func URL(server, path string) (url.URL, error) {
 		u.Fragment != "" {
 		return url.URL{},
 			fmt.Errorf("%q is not the address of a bridge's HTTP server; write http://host:port, as server.listen of its "+
-				"configuration says", server)
+				"configuration says", Shown(server))
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	return *u, nil
+}
+
+// Shown returns the address of a server as it may be printed: without a user, a password and a query.
+func Shown(server string) string {
+	scheme, rest, found := strings.Cut(server, "://")
+	if !found {
+		scheme, rest = "", server
+	} else {
+		scheme += "://"
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	return scheme + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
 // Known answers 403 to what comes to the loopback address for a host that is neither an address, nor localhost, nor

@@ -40,6 +40,36 @@ func TestURL_keeps_the_path_that_a_proxy_has_before_it(t *testing.T) {
 	}
 }
 
+func TestShown_has_no_user_and_no_query(t *testing.T) {
+	for server, want := range map[string]string{
+		"127.0.0.1:8080":                      "127.0.0.1:8080",
+		"https://gate/bridge/":                "https://gate/bridge/",
+		"http://me:secret@gate:1/x":           "http://gate:1/x",
+		"me:secret@gate:1":                    "gate:1",
+		"http://me:sec ret@p@gate":            "http://gate",
+		"http://gate/?token=secret":           "http://gate/",
+		"http://gate/x?a=me:secret@elsewhere": "http://gate/x",
+	} {
+		assert.Equal(t, want, Shown(server), server)
+	}
+}
+
+// An error of a client, and of an address that is none, shows no password.
+func TestClient_shows_no_password(t *testing.T) {
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	assert.NoError(t, l.Close())
+	c := must.Get(NewClient("http://me:secret@"+l.Addr().String(), "/api/status"))(t)
+	defer c.Close()
+	_, err := c.Ask(t.Context(), http.MethodGet, nil)
+	assert.ErrorContains(t, err, "GET http://"+l.Addr().String()+"/api/status: dial tcp")
+	assert.NotContains(t, err.Error(), "secret")
+	for _, server := range []string{"http://me:secr et@x", "me:secret@x?y", "ftp://me:secret@x"} {
+		_, err := NewClient(server, "/")
+		assert.ErrorContains(t, err, "is not the address")
+		assert.NotContains(t, err.Error(), "me:", server)
+	}
+}
+
 // to returns a request that comes to an address of the bridge's machine.
 func to(local, method, host string) *http.Request {
 	r := httptest.NewRequest(method, "/any", nil)
