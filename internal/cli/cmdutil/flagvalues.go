@@ -37,8 +37,8 @@ func (a *Age) String() string {
 // Type implements pflag.Value.
 func (*Age) Type() string { return "duration" }
 
-// ParseMoment reads a point in time as people write it: a date, which is its midnight, a date with a time of day, a time
-// in RFC 3339, today, yesterday, now, or a duration before now, such as 7d. What names no zone is in that of now.
+// ParseMoment reads a point in time as people write it: a date, which is its midnight, a date with a time of day, a
+// time in RFC 3339, today, yesterday, now, or a duration before now, such as 7d. What names no zone is in that of now.
 func ParseMoment(text string, now time.Time) (time.Time, error) {
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	switch text {
