@@ -59,31 +59,6 @@ type Retrier struct {
 	failed  []*attempt            // in the order in which they failed
 	failing map[*attempt]struct{} // those that have failed and are not settled
 	delay   time.Duration         // the last wait; 0 after a success
-	refusal refusal
-}
-
-// refusal is what the broker has refused for good since it accepted a message last.
-type refusal struct {
-	since time.Time // the zero time: nothing
-	key   string    // of the first message
-	last  error
-	// total says that nothing else is accepted: messages of several keys were refused, or the broker has accepted none.
-	total    bool
-	accepted bool // the broker has accepted a message before
-}
-
-// note notes how a message was settled.
-func (f *refusal) note(m *Message, err error) {
-	switch {
-	case err == nil:
-		*f = refusal{accepted: true}
-	case IsPermanent(err):
-		if f.since.IsZero() {
-			f.since, f.key = time.Now(), m.Key
-		}
-		f.last = err
-		f.total = f.total || !f.accepted || f.key != m.Key
-	}
 }
 
 // Retry returns a Retrier in front of next. Nothing is published before its Run runs: Publish waits for it.
@@ -151,7 +126,7 @@ func (a *attempt) settled(rc Receipt, err error) {
 	if err != nil && a.retriable(err) && a.r.park(a, err) {
 		return
 	}
-	if a.r.settled(a, err) && IsPermanent(err) {
+	if a.r.settled(a, err == nil) && IsPermanent(err) {
 		err = &unansweredError{err}
 	}
 	r, done := a.r, a.done
@@ -192,13 +167,12 @@ func (r *Retrier) park(a *attempt, cause error) bool {
 }
 
 // settled takes note that a is not published again, and reports whether it has failed before.
-func (r *Retrier) settled(a *attempt, err error) (failed bool) {
+func (r *Retrier) settled(a *attempt, succeeded bool) (failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
+	if succeeded {
 		r.delay = 0
 	}
-	r.refusal.note(a.m, err)
 	delete(r.failing, a)
 	failed = !a.since.IsZero()
 	a.since, a.last = time.Time{}, nil
@@ -217,9 +191,7 @@ func IsUnanswered(err error) bool {
 }
 
 // Failing returns since when the message fails that has failed longest of those that are not settled, and why it failed
-// last. Without such a message it returns since when the broker refuses all messages for good, and the last refusal: it
-// has accepted none since, and has refused messages of several keys, or has accepted none before. One object that is
-// refused is no failure of the broker. The error is nil where there is none.
+// last. The error is nil where there is none.
 func (r *Retrier) Failing() (since time.Time, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,9 +199,6 @@ func (r *Retrier) Failing() (since time.Time, cause error) {
 		if cause == nil || a.since.Before(since) {
 			since, cause = a.since, a.last
 		}
-	}
-	if cause == nil && r.refusal.total {
-		return r.refusal.since, r.refusal.last
 	}
 	return since, cause
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -264,46 +263,6 @@ func TestRetry_says_which_message_fails_longest(t *testing.T) {
 		_, cause = r.Failing()
 		assert.NoError(t, cause)
 	})
-}
-
-// One object that is refused is no failure of the broker. That nothing is accepted is one.
-func TestRetry_tells_a_broker_that_refuses_everything_from_one_that_refuses_an_object(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		keys string // upper case: accepted
-		want bool
-	}{
-		{"nothing was published", "", false},
-		{"the first message is refused", "a", true},
-		{"one object of several is refused", "Baa", false},
-		{"several objects are refused", "Bab", true},
-		{"another one is accepted between them", "BaBb", false},
-		{"one is accepted after them", "BabC", false},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			to := &script{answer: func(_ int, m *sink.Message) (sink.Receipt, error) {
-				if m.Key == strings.ToLower(m.Key) {
-					return sink.Receipt{}, sink.Permanent(errors.New("no permission for " + m.Key))
-				}
-				return sink.Receipt{Sequence: 1}, nil
-			}}
-			r := sink.Retry(to, sink.Policy{})
-			stop := running(t, r)
-			defer stop()
-			began := time.Now()
-			for _, key := range c.keys {
-				settled := make(chan struct{})
-				r.Publish(t.Context(), &sink.Message{Key: string(key)}, func(sink.Receipt, error) { close(settled) })
-				<-settled
-			}
-			<-time.After(time.Minute)
-			since, cause := r.Failing()
-			assert.Equal(t, c.want, cause != nil, "%s: %v", c.name, cause)
-			if c.want {
-				assert.Equal(t, began, since, c.name)
-			}
-		})
-	}
 }
 
 func TestRetry_ends_with_the_context(t *testing.T) {

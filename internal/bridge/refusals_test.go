@@ -82,6 +82,58 @@ func TestRefused_object_holds_up_neither_list_nor_watch_nor_position(t *testing.
 	assert.Equal(t, "2", attribute(&log.log[len(log.log)-1], "sampledrate"), "the event stands for both changes")
 }
 
+// A broker that takes nothing of what changes is not ready, and is when it accepts something.
+func TestRefused_changes_of_several_objects_make_the_pipeline_unready(t *testing.T) {
+	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
+	for _, name := range []string{"one", "two", "three"} {
+		w.put("configmaps", "shop/"+name, "")
+	}
+	entry := StreamSpec{Resource: "configmaps"}
+	b := runIn(t, w, log, store, entry)
+	begun(t, b, log.fakeLog, []StreamSpec{entry})
+	broker := &b.session(t).delivery.Broker
+	refuse(log, "one", "two")
+	w.put("configmaps", "shop/one", "a=b")
+	w.put("configmaps", "shop/two", "a=b")
+	must.Happen(t, "the refusal of both", func() bool { _, err := broker.Failing(); return err != nil })
+	w.put("configmaps", "shop/three", "a=b")
+	must.Happen(t, "what is accepted", func() bool { _, err := broker.Failing(); return err == nil })
+	require.NoError(t, b.stop())
+}
+
+// A pipeline in which nothing else happens begins with objects that are refused still.
+func TestRefused_objects_that_are_tried_again_leave_the_pipeline_ready(t *testing.T) {
+	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}
+	w.put("configmaps", "shop/one", "")
+	w.put("configmaps", "shop/two", "")
+	entry := StreamSpec{Resource: "configmaps"}
+	b := runIn(t, w, log, store, entry)
+	begun(t, b, log.fakeLog, []StreamSpec{entry})
+	refuse(log, "one", "two")
+	w.put("configmaps", "shop/one", "a=b")
+	w.put("configmaps", "shop/two", "a=b")
+	must.Happen(t, "the refusal of both", func() bool { return b.session(t).refusals.Load() == 2 })
+	w.put("configmaps", "shop/three", "") // the position passes both
+	must.Happen(t, "what comes after", func() bool { return len(alive(log.fakeLog)) == 3 })
+	require.NoError(t, b.stop())
+
+	var tried sync.Map
+	log.set(func() {
+		log.refuse = func(m *sink.Message) bool { tried.Store(m.Subject, true); return true }
+	})
+	b = runIn(t, w, log, store, entry)
+	must.Happen(t, "another try of both", func() bool {
+		n := 0
+		tried.Range(func(any, any) bool { n++; return true })
+		return n == 2
+	})
+	broker := &b.session(t).delivery.Broker
+	must.Happen(t, "the end of both tries", func() bool { return b.session(t).delivery.InFlight.Count() == 0 })
+	_, err := broker.Failing()
+	assert.NoError(t, err)
+	require.NoError(t, b.stop())
+}
+
 // The end of an object that is not selected any more is refused. Its stream stays until the log has it.
 func TestRefused_end_is_told_by_a_stream_that_retires(t *testing.T) {
 	w, log, store := newWorld(t, "configmaps.v1"), newReadableLog(), &memoryStore{}

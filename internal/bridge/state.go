@@ -73,7 +73,7 @@ func (p *session) now(now time.Time) State {
 	}
 	st.Ready = len(st.Unready) == 0
 	st.Broker = p.delivery.Broker.State(p.sink.Ready())
-	if since, cause := p.delivery.Broker.Retrier.Failing(); cause != nil && st.Broker.Err == nil {
+	if since, cause := p.delivery.Broker.Failing(); cause != nil && st.Broker.Err == nil {
 		st.Broker.Since, st.Broker.Refused = since, cause
 	}
 	st.Checkpoint = p.checkpointState()

@@ -265,6 +265,7 @@ func (p *Deliverer) settled(o *Object, r sink.Receipt, err error) {
 			"duplicate", r.Duplicate)
 	}
 	o.Attempt.Acknowledged = true
+	p.Broker.accepted()
 	// Behind what was recognised as a repetition the log may have more that this process knows nothing of.
 	p.finish(o, checkpoint.Row{Sequence: r.Sequence, Partition: r.Partition, Fresh: !r.Duplicate}, true, r)
 }

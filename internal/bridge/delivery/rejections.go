@@ -52,6 +52,9 @@ func (p *Deliverer) refused(o *Object, err error) {
 	of.often.refused.Do(func() {
 		p.Log.Error("broker refuses the subject", "stream", of.Name, "object", o.Key, "err", err)
 	})
+	if a.Marker == nil && !a.Delta.Listed {
+		p.Broker.refused(of.Name+" "+o.Key, err)
+	}
 	if a.Marker == nil && p.setAside(o, err) {
 		return
 	}
