@@ -88,7 +88,7 @@ func (f *fence) name() string {
 
 // renewEvery is how old the producer's epoch may get: a coordinator forgets a transactional id that is not used for
 // transactional.id.expiration.ms, a week by default, and would give the next process an id of its own, which fences
-// nobody.
+// no other process.
 const renewEvery = 24 * time.Hour
 
 var errNewer = errors.New("its barrier is newer than that of this process")

@@ -4,6 +4,7 @@ package config
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
@@ -205,7 +206,24 @@ var sinkKeys = []rule{
 	},
 }
 
-var natsKeys = []rule{
+// natsUserKeys say as whom a NATS server is used, besides tokenFile.
+var natsUserKeys = []rule{
+	{"tokenEnv", aVariable.Without("tokenFile"), "", `The environment variable with a token, instead of tokenFile.`},
+	{
+		"user", aText.Needs("passwordFile", "passwordEnv").Without("tokenFile", "tokenEnv"), "",
+		`The user whose password is in passwordFile or passwordEnv.`,
+	},
+	{"passwordFile", aFile.Needs("user"), "", `The file with the password of user.`},
+	{"passwordEnv", aVariable.Needs("user").Without("passwordFile"), "", `The environment variable with the password of
+		user, instead of passwordFile.`},
+	{"nkeyFile", aFile.Also("seed").Without("tokenFile", "tokenEnv", "user"), "", `A file with a user's NKey seed.`},
+	{
+		"credsFile", aFile.Without("tokenFile", "tokenEnv", "user", "nkeyFile"), "",
+		`A file with a user's JWT and seed, as nsc writes it.`,
+	},
+}
+
+var natsKeys = slices.Concat([]rule{
 	{
 		"servers", list(aServer).Some().Also("url", "urls"), "[nats://localhost:4222]",
 		`Any of the servers of one cluster; schemes nats, tls, ws, wss.`,
@@ -226,22 +244,10 @@ var natsKeys = []rule{
 	{"tokenFile", aFile, "", `Who we are: at most one of tokenFile, tokenEnv, user with a password, nkeyFile, credsFile.
 		Secrets never stand in this file; it names the files and environment variables that hold them, read at
 		start.`},
-	{"tokenEnv", aVariable.Without("tokenFile"), "", `The environment variable with a token, instead of tokenFile.`},
-	{
-		"user", aText.Needs("passwordFile", "passwordEnv").Without("tokenFile", "tokenEnv"), "",
-		`The user whose password is in passwordFile or passwordEnv.`,
-	},
-	{"passwordFile", aFile.Needs("user"), "", `The file with the password of user.`},
-	{"passwordEnv", aVariable.Needs("user").Without("passwordFile"), "", `The environment variable with the password of
-		user, instead of passwordFile.`},
-	{"nkeyFile", aFile.Also("seed").Without("tokenFile", "tokenEnv", "user"), "", `A file with a user's NKey seed.`},
-	{
-		"credsFile", aFile.Without("tokenFile", "tokenEnv", "user", "nkeyFile"), "",
-		`A file with a user's JWT and seed, as nsc writes it.`,
-	},
+}, natsUserKeys, []rule{
 	{"tls", mapping(natsTLSKeys), optional, `TLS beyond what the scheme tls:// says: whom to trust, and a client
 		certificate. Remove it where neither is needed.`},
-}
+})
 
 var natsTLSKeys = []rule{
 	{"caFile", aFile, "", `Certificate authorities in PEM; empty means the system's.`},
@@ -349,7 +355,7 @@ var checkpointKafkaKeys = []rule{
 		brokers' default.`},
 }
 
-var checkpointNATSKeys = []rule{
+var checkpointNATSKeys = slices.Concat([]rule{
 	{"bucket", aBucket, "kube-eventbridge-checkpoints", `It must have nothing but checkpoints. Its keys are
 		<cluster>.<pipeline>.<number>; checkpoint show tells what they say.`},
 	{"replicas", aNumber.Between(1, 5), "1", `How many servers hold it where it is made, 1 to 5; 3 survives the loss of
@@ -357,21 +363,9 @@ var checkpointNATSKeys = []rule{
 	{"servers", list(aServer).Also("url", "urls"), "[]", `Servers that have it; empty means those of sink.nats, with
 		what is said there of who we are. Otherwise what follows says that, as in sink.nats.`},
 	{"tokenFile", aFile, "", `A file with a token.`},
-	{"tokenEnv", aVariable.Without("tokenFile"), "", `The environment variable with a token, instead of tokenFile.`},
-	{
-		"user", aText.Needs("passwordFile", "passwordEnv").Without("tokenFile", "tokenEnv"), "",
-		`The user whose password is in passwordFile or passwordEnv.`,
-	},
-	{"passwordFile", aFile.Needs("user"), "", `The file with the password of user.`},
-	{"passwordEnv", aVariable.Needs("user").Without("passwordFile"), "", `The environment variable with the password of
-		user, instead of passwordFile.`},
-	{"nkeyFile", aFile.Also("seed").Without("tokenFile", "tokenEnv", "user"), "", `A file with a user's NKey seed.`},
-	{
-		"credsFile", aFile.Without("tokenFile", "tokenEnv", "user", "nkeyFile"), "",
-		`A file with a user's JWT and seed, as nsc writes it.`,
-	},
+}, natsUserKeys, []rule{
 	{"tls", mapping(natsTLSKeys), optional, `TLS beyond what the scheme tls:// says; remove it where that is enough.`},
-}
+})
 
 var recoveryKeys = []rule{
 	{"enabled", aSwitch, "true", `false announces the gap alone.`},

@@ -163,7 +163,7 @@ func (p *publisher) settleAll(err error) {
 	p.answering.Unlock() //nolint:staticcheck // only to wait
 }
 
-// end settles what is left when nobody else does any more.
+// end settles the messages that are left. Nothing else settles them then.
 func (p *publisher) end(err error) {
 	for len(p.lookups) > 0 {
 		l := <-p.lookups

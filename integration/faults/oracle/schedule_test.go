@@ -225,7 +225,7 @@ func TestCheck_knows_what_is_selected_when(t *testing.T) {
 }
 
 // The log has an object as it was when it was selected again, and learns of its end from the next owner of the name.
-// That end has the number of the state, and is none of a phase in which it was not certain what is selected.
+// That end has the number of the state. It does not belong to a phase in which the selection is uncertain.
 func TestCheck_knows_the_end_of_an_object_that_was_selected_again(t *testing.T) {
 	truth := &Truth{Histories: []History{{First: 1, Last: 1000}}, Schedule: toAndFro()}
 	truth.Streams = map[Stream]map[string][]State{plain: must.Get(statesIn(plain, truth.Schedule, []Observation{

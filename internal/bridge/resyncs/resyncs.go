@@ -103,7 +103,7 @@ func (r *Queue) Ask(now time.Time) Resync {
 		r.next = &Resync{Number: r.unused(now.Unix()), State: Queued}
 		select {
 		case r.asked <- struct{}{}:
-		default: // nobody has looked since the one before
+		default: // the one before has not been looked at yet
 		}
 	}
 	return *r.next

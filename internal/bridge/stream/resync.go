@@ -97,7 +97,7 @@ func (s *resyncer) DueResync(now time.Time) (due bool, wait time.Duration) {
 	defer s.Mu.Unlock()
 	switch {
 	case s.Spec.Resync == 0:
-		s.Saved.Resynced = 0 // if there is a schedule again it begins anew
+		s.Saved.Resynced = 0 // a schedule that the file has again later starts from its first slot
 		if s.Saved.ResyncDue {
 			return false, resyncLook
 		}

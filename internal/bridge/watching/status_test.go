@@ -16,7 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// What is missing for long is looked for ever more seldom, and at once when it was there meanwhile.
+// A resource that stays missing is looked for less and less often. One that was there meanwhile is looked for at once.
 func TestStatus_looks_more_and_more_seldom_for_what_is_missing(t *testing.T) {
 	st := New(Config{Refresh: func() {}})
 	now, looks := time.Now(), 0

@@ -181,7 +181,7 @@ func parseYAML(data []byte) (f *ast.File, at mark, err error) {
 		message := err.Error()
 		var e yaml.Error
 		if errors.As(err, &e) {
-			message = e.GetMessage()
+			message = strings.ReplaceAll(e.GetMessage(), "character '\t'", "a tab") // which would not be printed
 			if t := e.GetToken(); t != nil && t.Position != nil {
 				at = mark{t.Position.Line, t.Position.Column}
 			}
