@@ -484,7 +484,7 @@ func TestWatches_have_a_place_for_who_still_checks_the_history(t *testing.T) {
 		c.watch(map[string]int{"c": 1})
 		s.change(func() { s.latency = 300 * time.Millisecond })
 		slow := c.join("a", "12")
-		synctest.Wait()
+		<-time.After(time.Millisecond) // by then its check is under way
 		s.change(func() { s.latency = 0 })
 		quick := c.join("b", "50")
 		c.saw(29, slow)
