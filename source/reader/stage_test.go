@@ -213,7 +213,7 @@ func (w staged) object() string {
 	return strings.Replace(o, `"v"`, `"`+strings.Repeat("v", w.size)+`"`, 1)
 }
 
-// takes returns how long a list takes.
+// takes returns how long a list takes; s.mu is locked.
 func (s *stage) takes(q url.Values) time.Duration {
 	if s.hangs && q.Has("fieldSelector") {
 		return time.Hour
@@ -231,8 +231,9 @@ func (s *stage) list(w http.ResponseWriter, r *http.Request, namespace string) {
 	_ = pause.For(r.Context(), 1) // a nanosecond of a bubble: by then, those that were given up have ended
 	s.mu.Lock()
 	s.most = max(s.most, s.lists)
+	takes := s.takes(q)
 	s.mu.Unlock()
-	_ = pause.For(r.Context(), s.takes(q))
+	_ = pause.For(r.Context(), takes)
 	s.mu.Lock()
 	s.lists--
 	if r.Context().Err() != nil {
