@@ -95,23 +95,6 @@ func TestAudit_is_not_confused_by_what_is_under_way(t *testing.T) {
 	require.NoError(t, b.stop())
 }
 
-func TestAudit_times_are_the_same_for_all_processes_and_spread_over_streams(t *testing.T) {
-	const every = 24 * time.Hour
-	_, _, s := startNew(t, nil)
-	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	wait := s.Auditor.UntilAudit(now, every)
-	require.True(t, wait > 0 && wait <= every, "the first audit is in %v", wait)
-	later := s.Auditor.UntilAudit(now.Add(time.Nanosecond), every)
-	assert.Equal(t, wait-time.Nanosecond, later, "another process audits at another time")
-	assert.Equal(t, every, s.Auditor.UntilAudit(now.Add(wait), every), "two audits are not one interval apart")
-	times := map[time.Duration]bool{}
-	for _, name := range []string{"a", "b", "c", "d"} {
-		s.Name = name
-		times[s.Auditor.UntilAudit(now, every).Truncate(time.Minute)] = true
-	}
-	assert.Len(t, times, 4, "streams are audited together")
-}
-
 // A session ends while a stream of it cannot be read. In the next one it can.
 func TestState_a_failure_is_over_whatever_session_it_began_in(t *testing.T) {
 	r := start(t, newFakeLog(), &memoryStore{})

@@ -460,7 +460,7 @@ func TestRefused_object_does_not_keep_a_rewind_from_ending(t *testing.T) {
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	require.True(t, s.Refusals.Lacks())
 	require.NoError(t, r.save(t.Context()))
-	assert.False(t, s.Epochs.Replaying())
+	assert.Empty(t, s.Saved.Replay.To, "the rewind has not ended")
 	s.Status.State(source.Watching, nil)
 	s.Mu.Lock()
 	assert.True(t, s.Steady())
@@ -757,6 +757,7 @@ func TestRefused_object_whose_version_is_no_number_is_found_by_an_audit(t *testi
 	r, s = startStream(t, log, store)
 	r.retried(s, "v-3", "a u1 v-2")
 	require.True(t, s.Refusals.Lacks())
+	s.Auditor.Client = r.env.Client
 	differing, done, err := s.Auditor.Audit(t.Context())
 	require.NoError(t, err)
 	assert.True(t, done)

@@ -52,6 +52,13 @@ func RowOfState(has *encode.State) checkpoint.Row {
 	}
 }
 
+// SameVersion reports whether a row has that version of an object. Where when it was written is known of both, that is
+// the same too.
+func SameVersion(row *checkpoint.Row, id source.Ident, written int64) bool {
+	return row.UID == id.UID && row.ResourceVersion == id.ResourceVersion &&
+		(row.Written == written || row.Written == 0 || written == 0)
+}
+
 // later reports whether version a comes after b. Where they have no order the one that was shown last, a, does.
 func later(a, b string) bool {
 	if a == b {

@@ -179,6 +179,26 @@ func (s *epochs) askForEpoch() {
 	}
 }
 
+// AskForList asks for a list, unless one is owed or asked for: that sees all that this one would.
+func (s *epochs) AskForList(why source.Why) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.Saved.Owes.List != sequence.Nothing {
+		return
+	}
+	select {
+	case s.Again <- why:
+	default:
+	}
+}
+
+// Distrust says that the log lacks something that is older than the position.
+func (s *epochs) Distrust() {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.Distrusted = true
+}
+
 // Mismatched returns why what is read does not compare; nil if it does.
 func (s *epochs) Mismatched() error {
 	s.Mu.Lock()
@@ -198,14 +218,6 @@ func (s *epochs) resumeEpoch(ctx context.Context) error {
 		return nil
 	}
 	return s.Renew(ctx, cause)
-}
-
-// Replaying reports whether the stream was rewound, and is not yet where it was: the ledger may lack what existed at
-// the position.
-func (s *epochs) Replaying() bool {
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
-	return s.Saved.Replay.To != ""
 }
 
 // readEpochs reads under one epoch after another, until ctx ends or end is closed.

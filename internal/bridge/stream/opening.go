@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/audit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
@@ -70,6 +71,14 @@ func Open(env *Environment, of *spec.Stream, at source.Stream, o Opening) *Strea
 		Log: env.Log.With("stream", s.Name), Refresh: env.Refresh, Metrics: o.Metrics, Incidents: o.Incidents,
 		Wildcard: of.Wildcard != nil, Kubernetes: s.Epochs.tells(),
 	})
+	s.Auditor = audit.Auditor{
+		Stream: s, Client: env.Client, At: at, Ledger: s.Ledger, Log: env.Log.With("stream", s.Name),
+		Metrics: o.Metrics, Watching: s.Status.Watching,
+		Relist: func(why source.Why) {
+			s.Epochs.Distrust()
+			s.Epochs.AskForList(why)
+		},
+	}
 	for _, op := range []source.Op{source.Added, source.Updated, source.Deleted} { // the common ones begin with 0
 		s.Figures.Metrics.Published(op.String(), string(source.ReasonWatch))
 	}
@@ -91,7 +100,7 @@ func (s *Stream) Read(ctx context.Context, end <-chan struct{}) error {
 		return s.Epochs.readEpochs(ctx, end)
 	})
 	running.Go(func() error {
-		s.Auditor.audits(ctx, s.Env.Audit)
+		s.Auditor.Run(ctx, s.Env.Pipeline+"\x00"+s.Name, s.Env.Audit)
 		return nil
 	})
 	running.Go(func() error {

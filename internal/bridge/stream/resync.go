@@ -362,14 +362,7 @@ func (s *resyncer) Logged(key string, id source.Ident, written int64) bool {
 
 // is reports whether a row is that state, which was written then.
 func (s *Stream) is(row *checkpoint.Row, id source.Ident, written int64) bool {
-	return !row.Deleted && s.compares(row) && same(row, id, written)
-}
-
-// same reports whether a row has that version of an object. Where when it was written is known of both, that is the
-// same too.
-func same(row *checkpoint.Row, id source.Ident, written int64) bool {
-	return row.UID == id.UID && row.ResourceVersion == id.ResourceVersion &&
-		(row.Written == written || row.Written == 0 || written == 0)
+	return !row.Deleted && s.compares(row) && ledger.SameVersion(row, id, written)
 }
 
 // Steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no

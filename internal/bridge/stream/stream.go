@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/audit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/spec"
@@ -66,7 +67,7 @@ type Parts struct {
 	novelty     novelty
 	Lists       listProgress
 	Epochs      epochs
-	Auditor     auditor
+	Auditor     audit.Auditor
 	Refusals    refusals
 	Resyncer    resyncer
 	Before      PreviousStates
@@ -75,7 +76,7 @@ type Parts struct {
 
 // Assemble connects the parts of a stream with it.
 func (s *Stream) Assemble() *Stream {
-	s.novelty.Stream, s.Lists.Stream, s.Epochs.Stream, s.Auditor.Stream = s, s, s, s
+	s.novelty.Stream, s.Lists.Stream, s.Epochs.Stream = s, s, s
 	s.Refusals.Stream, s.Resyncer.Stream, s.Before.Stream, s.Publication.Stream = s, s, s, s
 	return s
 }
@@ -148,6 +149,14 @@ func (s *Stream) known(key string) (checkpoint.Row, bool) {
 	return s.Ledger.Get(key)
 }
 
+// Known is known, and whether the log lacks the object, because the broker has refused it.
+func (s *Stream) Known(key string) (row checkpoint.Row, exists, refused bool) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	row, exists = s.known(key)
+	return row, exists, s.Refusals.refused.Has(key)
+}
+
 // end is the end of an object that no watch has shown, with the numbers of an event that the rules have given.
 func (s *Stream) end(
 	key string, row *checkpoint.Row, e sequence.Event, reason source.Reason, seen time.Time,
@@ -210,11 +219,12 @@ func (s *Stream) drop(c *source.Change) {
 }
 
 // Safe returns a position that the log is complete up to, also in what it has been told about the stream; empty if
-// there is none.
+// there is none. A stream that was rewound has none until it is where it was: the ledger may lack what existed.
 func (s *Stream) Safe() string {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	if s.Saved.Unannounced != (checkpoint.Snapshot{}) || s.Epochs.Distrusted || s.Saved.Owes.List >= sequence.Reselect {
+	if s.Saved.Unannounced != (checkpoint.Snapshot{}) || s.Saved.Replay.To != "" || s.Epochs.Distrusted ||
+		s.Saved.Owes.List >= sequence.Reselect {
 		return "" // of a position from before another selection the log need not have everything
 	}
 	return s.position()
@@ -248,11 +258,8 @@ func (s *Stream) Resume() (string, iter.Seq2[source.Ident, bool], bool) {
 // turn comes. Changes go on meanwhile.
 func (s *listProgress) knownIdents(yield func(id source.Ident, current bool) bool) {
 	tell := func(key string) bool {
-		s.Mu.Lock()
-		row, exists := s.known(key)
-		lacks := s.Refusals.refused.Has(key)
-		s.Mu.Unlock()
-		return !exists || row.Deleted || yield(ledger.Ident(key, &row), !lacks)
+		row, exists, refused := s.Known(key)
+		return !exists || row.Deleted || yield(ledger.Ident(key, &row), !refused)
 	}
 	for key := range s.Ledger.All() {
 		if !tell(key) {
