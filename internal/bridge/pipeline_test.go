@@ -306,7 +306,7 @@ func TestStream_may_read_what_makes_room(t *testing.T) {
 			_, _, r, s := listed(t, "10")
 			s.Tracker = ledger.NewTracker(c.position)
 			s.Store.Position.Store(&c.saved)
-			s.Epochs.Held, s.Saved.Owes.List = c.held, c.list
+			s.Held, s.Saved.Owes.List = c.held, c.list
 			for range c.pending {
 				s.Tracker.Open("", time.Now())
 			}

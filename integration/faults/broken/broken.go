@@ -99,15 +99,15 @@ func Bridges() map[string]Bridge {
 		}
 `,
 			}, {
-				File: "internal/bridge/stream/stream.go", Old: "	s.Ledger.Put(key, ledger.Apply(known, exists, next))\n",
+				File: "internal/bridge/stream/state.go", Old: "	s.Ledger.Put(key, ledger.Apply(known, exists, next))\n",
 				New: `	if exists && known.UID == next.UID && known.ResourceVersion != next.ResourceVersion {
 		older.Store(key+next.UID, known.ResourceVersion)
 	}
 	s.Ledger.Put(key, ledger.Apply(known, exists, next))
 `,
 			}, {
-				File: "internal/bridge/stream/stream.go",
-				Old:  "// drop ends a change's life", New: "var older sync.Map\n\n// drop ends a change's life",
+				File: "internal/bridge/stream/state.go",
+				Old:  "// remember moves the ledger", New: "var older sync.Map\n\n// remember moves the ledger",
 			}},
 			Faults: []string{"etcd restored without a version bump", "etcd restored with a version bump"},
 			Latest: true,

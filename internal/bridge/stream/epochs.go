@@ -19,39 +19,13 @@ import (
 type epochs struct {
 	*Stream
 	// Mismatch is why what is read does not compare with what the log has; then nothing more that is listed is
-	// published. Where a watch has shown it, the position stays at held until the next epoch begins.
+	// published.
 	Mismatch *source.RewoundError
-	Held     string
 	// Again makes the stream list, when it is sent why. Distrusted: the log was seen to lack something that exists, and
 	// no list was made since.
 	Again      chan source.Why
 	Distrusted bool
 }
-
-// Number returns the number of a version: of one that is no number, the one that the row has for it, or a new one. The
-// caller holds mu.
-func (s *Stream) Number(version string, row *checkpoint.Row) uint64 {
-	n, ok := checkpoint.Number(version)
-	switch {
-	case ok:
-		return n
-	case row != nil && row.ResourceVersion == version:
-		return row.Version
-	}
-	s.Saved.Counter++
-	return s.Saved.Counter
-}
-
-// order returns what the numbers of the stream's events depend on now; the caller holds mu.
-func (s *Stream) order() sequence.Stream {
-	return sequence.Stream{
-		Epoch: s.Epoch, Since: s.Since.Load(), Position: ledger.Numeric(s.position()), Owes: s.Saved.Owes.List,
-		Rewound: ledger.Numeric(s.Saved.Replay.To), Floors: s.Saved.Floors,
-	}
-}
-
-// compares reports whether versions of the stream compare with that of a row.
-func (s *Stream) compares(row *checkpoint.Row) bool { return row.Epoch >= s.Since.Load() }
 
 // TakeEpoch gives the stream a new epoch in the second case of package sequence: versions still compare. The caller
 // holds mu, or has the stream for itself.

@@ -258,7 +258,7 @@ func (s *listProgress) listCompleted(ctx context.Context, p source.Progress) err
 	if err := s.Epochs.Mismatched(); err != nil {
 		return err
 	}
-	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.publishesAll() && !s.unrepaired(), Seen: p.Seen}
+	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.Spec.Filter == nil && !s.unrepaired(), Seen: p.Seen}
 	if err := s.announceRepair(ctx, source.MarkerResyncCompleted, told); err != nil {
 		return err
 	}

@@ -145,9 +145,6 @@ func (s *resyncer) NotDue() {
 	s.Resync.Told()
 }
 
-// publishesAll reports whether every object that the stream reads is published.
-func (s *Stream) publishesAll() bool { return s.Spec.Filter == nil }
-
 // ErrOtherEpoch ends a resync.
 var ErrOtherEpoch = errors.New("versions do not compare any more, and everything is published again because of that")
 
@@ -204,7 +201,7 @@ func (s *resyncer) Republish(ctx context.Context, n int64) error {
 	s.Mu.Unlock()
 	completed := s.Lists.QueueMarker(&delivery.Marker{Marker: source.Marker{
 		Kind: source.MarkerResyncCompleted, Epoch: epoch, To: position, Number: n, Objects: len(listed),
-		Complete: s.publishesAll() && !s.Resync.Missed() && !s.Refusals.Lacks(), Seen: time.Now(),
+		Complete: s.Spec.Filter == nil && !s.Resync.Missed() && !s.Refusals.Lacks(), Seen: time.Now(),
 	}})
 	if err := completed.Wait(ctx); err != nil {
 		return err
@@ -358,11 +355,6 @@ func (s *resyncer) Logged(key string, id source.Ident, written int64) bool {
 	}
 	row, exists := s.Ledger.Get(key)
 	return exists && s.is(&row, id, written)
-}
-
-// is reports whether a row is that state, which was written then.
-func (s *Stream) is(row *checkpoint.Row, id source.Ident, written int64) bool {
-	return !row.Deleted && s.compares(row) && ledger.SameVersion(row, id, written)
 }
 
 // Steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no

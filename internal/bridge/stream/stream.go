@@ -3,12 +3,8 @@
 package stream
 
 import (
-	"cmp"
 	"context"
 	"iter"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -46,21 +42,6 @@ type Identity struct {
 
 // At returns what the stream reads.
 func (i *Identity) At() source.Stream { return i.Stream }
-
-// State is what is known of a stream.
-type State struct {
-	Tracker *ledger.Tracker
-
-	// Mu guards the ledger, the pending changes of the objects, and what follows.
-	Mu      sync.Mutex
-	Ledger  *ledger.Ledger
-	Pending map[string]*delivery.Object
-	// Saved is what the store has to say of the stream besides its position.
-	Saved checkpoint.Stream
-	// Epoch and since are those of what is read now. Saved may have those of the list that follows already.
-	Epoch uint64
-	Since atomic.Uint64
-}
 
 // Parts are those of a stream. Their fields are guarded as its own are.
 type Parts struct {
@@ -141,14 +122,6 @@ func (s *Stream) Deliver(c source.Change) {
 	s.enqueue(key, d)
 }
 
-// known is the newest that was handed over of an object, published or not.
-func (s *Stream) known(key string) (checkpoint.Row, bool) {
-	if o := s.Pending[key]; o != nil {
-		return o.Known, true
-	}
-	return s.Ledger.Get(key)
-}
-
 // Known is known, and whether the log lacks the object, because the broker has refused it.
 func (s *Stream) Known(key string) (row checkpoint.Row, exists, refused bool) {
 	s.Mu.Lock()
@@ -196,15 +169,6 @@ func (s *Stream) enqueue(key string, d delivery.Delta) {
 	s.Env.Delivery.Add(o)
 }
 
-// remember moves the ledger to what was just published, or passed over; place says where the object's last event is.
-func (s *Stream) remember(key string, d *delivery.Delta, place checkpoint.Row) {
-	next := ledger.RowOfChange(&d.Change)
-	next.Rejected, next.Digest, next.Form = d.Rejected, d.Digest, d.Form
-	next.Sequence, next.Partition, next.Fresh = place.Sequence, place.Partition, place.Fresh
-	known, exists := s.Ledger.Get(key)
-	s.Ledger.Put(key, ledger.Apply(known, exists, next))
-}
-
 // drop ends a change's life: its ticket, its bytes and its body.
 func (s *Stream) drop(c *source.Change) {
 	c.Body.Release()
@@ -226,19 +190,6 @@ func (s *Stream) Safe() string {
 	if s.Saved.Unannounced != (checkpoint.Snapshot{}) || s.Saved.Replay.To != "" || s.Epochs.Distrusted ||
 		s.Saved.Owes.List >= sequence.Reselect {
 		return "" // of a position from before another selection the log need not have everything
-	}
-	return s.position()
-}
-
-// position is the one from which a watch loses nothing; the caller holds mu.
-func (s *Stream) position() string {
-	return cmp.Or(s.Epochs.Held, s.Tracker.Position())
-}
-
-// resumable returns the position that a commit saves: none where everything is listed again. The caller holds mu.
-func (s *Stream) resumable() string {
-	if s.Saved.Owes.List >= sequence.Republish {
-		return ""
 	}
 	return s.position()
 }
@@ -283,27 +234,4 @@ func (s *listProgress) unacknowledged() (keys []string) {
 		}
 	}
 	return keys
-}
-
-// reached is the newest version that compares: of the position, or of what the log has; empty where there is none. A
-// server that is older does not compare. The caller holds mu.
-func (s *Stream) reached(position string) string {
-	newest := s.Ledger.Newest(s.Since.Load())
-	for _, f := range s.Saved.Floors {
-		newest = max(newest, f.Position)
-	}
-	switch {
-	case s.Saved.Owes.List < sequence.Republish && ledger.Numeric(position) >= newest:
-		return position
-	case newest == 0 || s.Saved.Counter > 0:
-		return ""
-	}
-	return strconv.FormatUint(newest, 10)
-}
-
-// Newest is [Stream.reached] of what was published by now.
-func (s *Stream) Newest() string {
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
-	return s.reached(s.position())
 }
