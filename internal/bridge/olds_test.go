@@ -198,9 +198,9 @@ func BenchmarkEncodeFrom(b *testing.B) {
 			e := spec.Encoder(at)
 			s := (&stream.Stream{
 				Identity: stream.Identity{Stream: at, Spec: spec, Encoder: e},
-				Parts: stream.Parts{Before: stream.PreviousStates{
+				Parts: stream.Parts{Before: stream.PreviousStates{States: previous.States{
 					Cache: previous.NewCache(delivery.NewBudget(1<<20), func() {}).Objects(true, false),
-				}},
+				}}},
 			}).Assemble()
 			o := &delivery.Object{Stream: &s.Publication, Key: "n/p"}
 			o.Attempt = delivery.Attempt{Message: &sink.Message{}, Delta: delivery.Delta{Change: source.Change{

@@ -22,6 +22,27 @@ func LastOf(row *checkpoint.Row, exists bool) *sequence.Row {
 	return &last
 }
 
+// ObjectOf returns a listed object for the rules of package sequence. Of one that has the version of its row, when it
+// was written stands for what it holds. Raw, its JSON, is looked at where the row says that too.
+func ObjectOf(uid string, version uint64, raw []byte, last *sequence.Row) sequence.Object {
+	o := sequence.Object{UID: uid, Version: version}
+	if last != nil && last.Hash != 0 && last.Version == version {
+		o.Hash = uint64(encode.Written(raw))
+	}
+	return o
+}
+
+// EventOf returns a change for the rules of package sequence.
+func EventOf(c *source.Change) sequence.Event {
+	e := sequence.Event{
+		UID: c.UID, Sequence: sequence.Sequence{Epoch: c.Epoch, Version: c.Version}, Again: c.Again != 0,
+	}
+	if c.Op == source.Deleted {
+		e.Step = sequence.End
+	}
+	return e
+}
+
 // RowOfChange returns the row that a change's event leaves.
 func RowOfChange(c *source.Change) checkpoint.Row {
 	return checkpoint.Row{

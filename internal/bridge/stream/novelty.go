@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -39,7 +38,7 @@ func (s *novelty) compare(c *source.Change, last *sequence.Row, listed bool) {
 	if !listed || last != nil && last.Version > s.Lists.listingAt {
 		return
 	}
-	object := objectOf(c.UID, c.Version, c.Body.Bytes(), last)
+	object := ledger.ObjectOf(c.UID, c.Version, c.Body.Bytes(), last)
 	object.Pending = s.Refusals.refused.Has(c.Key())
 	if order := s.order(); order.Listed(object, last) == "" {
 		return
@@ -49,16 +48,6 @@ func (s *novelty) compare(c *source.Change, last *sequence.Row, listed bool) {
 		logged = strconv.FormatUint(last.Version, 10)
 	}
 	s.Epochs.Revoke(c, logged)
-}
-
-// objectOf returns a listed object for the rules of package sequence. Of one that has the version of its row, when it
-// was written stands for what it holds. Raw, its JSON, is looked at where the row says that too.
-func objectOf(uid string, version uint64, raw []byte, last *sequence.Row) sequence.Object {
-	o := sequence.Object{UID: uid, Version: version}
-	if last != nil && last.Hash != 0 && last.Version == version {
-		o.Hash = uint64(encode.Written(raw))
-	}
-	return o
 }
 
 // leaves reports whether a change that does not compare is left to the list of the next epoch, which shows what came of
@@ -142,7 +131,7 @@ func (s *novelty) classify(o *delivery.Object, row checkpoint.Row, exists bool) 
 		return exists && s.is(&row, d.Ident, d.Written)
 	}
 	order := s.order()
-	events := order.Publish(eventOf(&d.Change), last)
+	events := order.Publish(ledger.EventOf(&d.Change), last)
 	switch {
 	case len(events) == 0:
 		return false
@@ -172,14 +161,3 @@ func endsAnother(d *delivery.Delta, last *sequence.Row) bool {
 
 // lostFromLog reports whether the log had an event of a row's object, and has lost all of them.
 func lostFromLog(row *checkpoint.Row) bool { return row.Behind && row.Sequence == 0 }
-
-// eventOf returns a change for the rules of package sequence.
-func eventOf(c *source.Change) sequence.Event {
-	e := sequence.Event{
-		UID: c.UID, Sequence: sequence.Sequence{Epoch: c.Epoch, Version: c.Version}, Again: c.Again != 0,
-	}
-	if c.Op == source.Deleted {
-		e.Step = sequence.End
-	}
-	return e
-}

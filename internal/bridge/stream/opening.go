@@ -53,7 +53,7 @@ func Open(env *Environment, of *spec.Stream, at source.Stream, o Opening) *Strea
 		},
 		Parts: Parts{
 			Epochs: epochs{Again: make(chan source.Why, 1)}, Resyncer: resyncer{Resync: resyncs.New()},
-			Before: PreviousStates{Cache: o.Previous},
+			Before: PreviousStates{States: previous.States{Cache: o.Previous, Unknown: o.Metrics.UnknownOlds}},
 		},
 		Env: env, Store: stored{committed: o.Saved, known: o.Known},
 	}

@@ -73,9 +73,11 @@ func (s *Publication) Data(c *source.Change) ([]byte, error) { return s.Encoder.
 // PassOver implements delivery.Stream.
 func (s *Publication) PassOver(place uint64) { s.Resyncer.passOver(place) }
 
-// Separable implements delivery.Stream.
+// Separable implements delivery.Stream. An event that has the object twice may not be too large without what was
+// before.
 func (s *Publication) Separable(a *delivery.Attempt, err error) bool {
-	return s.Before.separable(a, err)
+	return a.Based && !a.Alone && a.Rejected == nil && a.Whole == nil && s.Spec.Encoding.Payload == encode.Change &&
+		sink.IsTooLarge(err)
 }
 
 // Settle implements delivery.Stream.
@@ -105,7 +107,7 @@ func (s *Publication) SetAside(o *delivery.Object, err error) bool {
 func (s *Publication) Finish(o *delivery.Object, place checkpoint.Row, moves bool, r sink.Receipt) (more bool) {
 	a := &o.Attempt
 	if moves {
-		s.Before.keep(o.Key, a, &place)
+		s.Before.Keep(o.Key, a, &place)
 	}
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -134,7 +136,7 @@ func (s *Publication) Finish(o *delivery.Object, place checkpoint.Row, moves boo
 // object.
 func (s *Publication) Filtered(a *delivery.Attempt, row checkpoint.Row) bool {
 	d := &a.Delta
-	s.Before.see(a)
+	s.Before.See(a)
 	switch {
 	case s.Spec.Filter == nil:
 		return d.Silent
@@ -149,7 +151,7 @@ func (s *Publication) Filtered(a *delivery.Attempt, row checkpoint.Row) bool {
 	if !s.compares(&row) || d.Again != 0 {
 		before = [16]byte{} // what is published again is published whatever the state
 	}
-	find, done := s.Before.stateBefore(d.Key(), a, row)
+	find, done := s.Before.Before(d.Key(), a, row)
 	reason, now, err := s.Spec.Filter.Filter(&d.Change, before, find)
 	done()
 	d.Digest = now

@@ -219,7 +219,7 @@ func (s *resyncer) Coming(listed *kube.Item, epoch uint64) uint64 {
 	version, last, order := ledger.Numeric(listed.ResourceVersion), ledger.LastOf(&row, exists), s.order()
 	// What has happened since explains the difference.
 	ahead := max(row.Version, order.Position) > ledger.Numeric(listed.At)
-	object := objectOf(listed.UID, version, listed.Bytes(), last)
+	object := ledger.ObjectOf(listed.UID, version, listed.Bytes(), last)
 	object.Pending = s.Refusals.refused.Has(listed.Key())
 	if !ahead && s.Epoch == epoch && s.Steady() && order.Listed(object, last) != "" {
 		s.Epochs.Revoke(&source.Change{Ident: listed.Ident}, strconv.FormatUint(max(row.Version, order.Position), 10))

@@ -59,6 +59,7 @@ type Parts struct {
 func (s *Stream) Assemble() *Stream {
 	s.novelty.Stream, s.Lists.Stream, s.Epochs.Stream = s, s, s
 	s.Refusals.Stream, s.Resyncer.Stream, s.Before.Stream, s.Publication.Stream = s, s, s, s
+	s.Before.Encoder, s.Before.Since = s.Encoder, &s.Since
 	return s
 }
 
