@@ -62,7 +62,7 @@ func connect(ctx context.Context, cfg Config) (*bucket, error) {
 	)
 	if err != nil {
 		b.end()
-		return nil, fmt.Errorf("connect: %w", d.Explain(err))
+		return nil, err
 	}
 	b.nc = nc
 	if b.js, err = jetstream.New(nc); err != nil {

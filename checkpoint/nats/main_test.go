@@ -27,6 +27,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint/storetest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
@@ -146,10 +147,8 @@ func newServer(t testing.TB, change ...func(*server.Options)) *server.Server {
 
 // at is a configuration for the server at url.
 func at(url string) Config {
-	return Config{Bucket: testBucket, Dial: func(options ...gonats.Option) (*gonats.Conn,
-		error,
-	) {
-		return gonats.Connect(url, options...)
+	return Config{Bucket: testBucket, Dial: func(options ...gonats.Option) (*gonats.Conn, error) {
+		return natsclient.Dial(natsclient.Config{Servers: []string{url}}, options...)
 	}}
 }
 

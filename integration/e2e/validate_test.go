@@ -110,7 +110,7 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 		`pipelines\[0\].sink.nats: stream KUBERNETES is kept in memory: its messages end with the servers \(warning\)`)
 	r.broker.stop()
 	r.validates(1,
-		`pipelines\[0\].sink.nats: nats://127.0.0.1:\d+ cannot be asked: connect: nats: no servers available for connection`)
+		`pipelines\[0\].sink.nats: nats://127.0.0.1:\d+ cannot be asked: connect to nats://127.0.0.1:\d+: dial .*`)
 	r.configure(`[{resource: widgets.example.com}]`)
 	r.validates(2, `pipelines\[0\].resources\[0\].resource: the cluster has no resource .*`,
 		`pipelines\[0\].sink.nats: nats://127.0.0.1:\d+ cannot be asked: .*`)

@@ -34,7 +34,7 @@ func TestStanding_is_ready_when_the_brokers_have_answered_and_it_could_publish(t
 		want bool
 	}{
 		{func() {}, "standing by: the brokers have not answered yet", false},
-		{func() { s.note(p.askBrokers(t.Context())) }, "standing by: pipeline a: connect: nats: ", false},
+		{func() { s.note(p.askBrokers(t.Context())) }, "standing by: pipeline a: connect to nats://127.0.0.1:1: dial tcp ", false},
 		{func() { s.note(errors.New("refused")) }, "standing by: refused", false},
 		{func() { s.note(nil) }, "standing by: no process leads yet", true},
 	} {

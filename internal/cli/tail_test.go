@@ -290,7 +290,7 @@ func TestTail_without_following_fails_where_there_is_no_broker(t *testing.T) {
 	for _, server := range []string{"nats://" + address, address} {
 		code, _, errs := tailed(t, "--server", server, "--follow=false")
 		want := "error: connect to " + server + ": dial tcp " + address +
-			": connect: connection refused; is the bridge, or the NATS server, running there?\n"
+			": connect: connection refused; is the NATS server, or the bridge that contains it, running there?\n"
 		assert.Equal(t, exit.Failed, code)
 		assert.Equal(t, want, errs)
 	}

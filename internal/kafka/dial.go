@@ -32,7 +32,7 @@ func newDialer(longest time.Duration) *dialer {
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.DialContext(ctx, network, address)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", address, err)
+		return nil, fmt.Errorf("connect to %s: %w; is Kafka running there?", address, err)
 	}
 	h := &hurried{Conn: c, dialer: d}
 	d.mu.Lock()

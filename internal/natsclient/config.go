@@ -33,9 +33,7 @@ func (c Config) WithDefaults() Config {
 	}
 	c.Servers = slices.Clone(c.Servers)
 	for i, s := range c.Servers {
-		if !strings.Contains(s, "://") {
-			c.Servers[i] = "nats://" + s
-		}
+		c.Servers[i] = withScheme(s)
 	}
 	return c
 }
@@ -78,4 +76,48 @@ func validateServer(s string) error {
 		return errors.New("no host")
 	}
 	return nil
+}
+
+// target names for a person what is connected to.
+func (c *Config) target() string {
+	if c.InProcess != nil {
+		return "the NATS server in this process"
+	}
+	return Redact(c.Servers...)
+}
+
+// Redact returns the addresses of servers without what may be a secret: a password, a token in the place of a user, a
+// query.
+func Redact(servers ...string) string {
+	shown := make([]string, 0, len(servers))
+	for _, s := range servers {
+		shown = append(shown, redact(s))
+	}
+	return strings.Join(shown, ",")
+}
+
+func redact(s string) string {
+	u, err := ParseServer(s)
+	switch {
+	case err != nil:
+		return "(an address that cannot be read)"
+	case u.User == nil && u.RawQuery == "" && u.Fragment == "":
+		return s
+	case u.User != nil:
+		u.User = url.User("redacted")
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return u.String()
+}
+
+// ParseServer reads the URL of a server, whose scheme may be missing.
+func ParseServer(s string) (*url.URL, error) {
+	return url.Parse(withScheme(s))
+}
+
+func withScheme(s string) string {
+	if strings.Contains(s, "://") {
+		return s
+	}
+	return "nats://" + s
 }

@@ -15,8 +15,10 @@ import (
 )
 
 // Dial returns a connection to one of the servers of c. What options set comes on top of that. The error says
-// everything that is wrong with c, or what [Explain] makes of the client's; it holds no secret.
+// everything that is wrong with c, or names the servers, and says why there is no connection, as [Explain] does. It
+// holds no secret.
 func Dial(c Config, options ...gonats.Option) (*gonats.Conn, error) {
+	target := c.target()
 	c = c.WithDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -28,11 +30,47 @@ func Dial(c Config, options ...gonats.Option) (*gonats.Conn, error) {
 			return nil, Explain(err)
 		}
 	}
+	dialer := &recorder{next: o.CustomDialer}
+	if dialer.next == nil {
+		dialer.next = &net.Dialer{Timeout: o.Timeout}
+	}
+	o.CustomDialer = dialer
 	nc, err := o.Connect()
 	if err != nil {
-		return nil, Explain(err)
+		return nil, fmt.Errorf("connect to %s: %w", target, dialer.explain(err))
 	}
 	return nc, nil
+}
+
+// recorder remembers why the last server could not be reached: the client forgets that if no server answers.
+type recorder struct {
+	next gonats.CustomDialer
+
+	mu   sync.Mutex
+	last error
+}
+
+// Dial implements [gonats.CustomDialer].
+func (r *recorder) Dial(network, address string) (net.Conn, error) {
+	c, err := r.next.Dial(network, address)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = err
+	return c, err
+}
+
+// explain says why there is no connection, and what to look at.
+func (r *recorder) explain(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last != nil && errors.Is(err, gonats.ErrNoServers) {
+		err = r.last
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return fmt.Errorf("%w; is the NATS server, or the bridge that contains it, running there?", err)
+	}
+	return Explain(err)
 }
 
 // Explain says what to look at where the library's error only says that something failed. Any other error it returns as
@@ -75,9 +113,6 @@ type Dialer struct {
 	ctx     context.Context
 	timeout time.Duration
 	before  func() error
-
-	mu   sync.Mutex
-	last error
 }
 
 // NewDialer returns a dialer that tries each server for a time. It asks before whether to try at all, if that is not
@@ -95,9 +130,6 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 		return nil, err
 	}
 	c, err := (&net.Dialer{Timeout: d.timeout}).DialContext(d.ctx, network, address)
-	d.mu.Lock()
-	d.last = err
-	d.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -120,21 +152,6 @@ func (p *inProcess) InProcessConn() (net.Conn, error) {
 		return nil, err
 	}
 	return p.provider.InProcessConn()
-}
-
-// Cause returns why the last server could not be reached; nil if it was. The client forgets that if no server answers.
-func (d *Dialer) Cause() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.last
-}
-
-// Explain returns the [Dialer.Cause], which names a server, of an error that only says that there is none.
-func (d *Dialer) Explain(err error) error {
-	if cause := d.Cause(); cause != nil && errors.Is(err, gonats.ErrNoServers) {
-		return cause
-	}
-	return err
 }
 
 type conn struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
 func TestNew_refuses_what_cannot_be(t *testing.T) {
@@ -188,4 +189,15 @@ func TestReady_says_the_same_of_several_failures_each_time(t *testing.T) {
 func TestConfig_has_an_id_for_each_topic(t *testing.T) {
 	a, b := Config{Topic: "a"}, Config{Topic: "b"}
 	assert.NotEqual(t, a.transactionalID(), b.transactionalID())
+}
+
+func TestHealth_says_why_nothing_is_connected_yet(t *testing.T) {
+	h := newHealth(slog.New(slog.DiscardHandler))
+	h.setDown(errNotConnected)
+	assert.ErrorIs(t, h.err(), errNotConnected)
+	away := errors.New("connection refused")
+	h.failing("producer", away)
+	assert.ErrorIs(t, h.err(), away)
+	h.setDown(sink.ErrNotRunning)
+	assert.ErrorIs(t, h.err(), sink.ErrNotRunning)
 }

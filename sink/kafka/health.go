@@ -3,6 +3,7 @@
 package kafka
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -36,13 +37,13 @@ func newHealth(log *slog.Logger) *health {
 func (h *health) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.down != nil {
+	if h.down != nil && !errors.Is(h.down, errNotConnected) {
 		return h.down
 	}
 	for _, place := range slices.Sorted(maps.Keys(h.failures)) {
 		return h.failures[place]
 	}
-	return nil
+	return h.down
 }
 
 // setDown says why nothing can be published, or that it can.

@@ -73,7 +73,7 @@ func ask(ctx context.Context, c Config) (asking context.Context, js jetstream.Je
 	nc, err := natsclient.Dial(c.Client, gonats.Timeout(connectTimeout), gonats.NoReconnect(), gonats.ErrorHandler(hear))
 	if err != nil {
 		deny(nil)
-		return nil, nil, nil, refusal(fmt.Errorf("connect: %w", err))
+		return nil, nil, nil, refusal(err)
 	}
 	end = func() {
 		nc.Close()

@@ -5,7 +5,6 @@ package nats
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	gonats "github.com/nats-io/nats.go"
@@ -50,7 +49,7 @@ func (s *Sink) connect(ctx context.Context, closed func()) (*gonats.Conn, error)
 	}
 	nc, err := natsclient.Dial(cfg, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", d.Explain(err))
+		return nil, err
 	}
 	return nc, nil
 }

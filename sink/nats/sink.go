@@ -134,7 +134,7 @@ func (s *Sink) reached(nc *gonats.Conn) string {
 	if s.cfg.Client.InProcess != nil {
 		return "in this process"
 	}
-	return nc.ConnectedUrlRedacted()
+	return natsclient.Redact(nc.ConnectedUrl())
 }
 
 // warn logs that the broker is not usable now, at most every ten seconds.

@@ -213,7 +213,7 @@ func TestSink_waits_for_a_broker_that_comes_later(t *testing.T) {
 		return noServer
 	}).Addr()))
 	run(t, s)
-	sayEventually(t, s, "connect: ")
+	sayEventually(t, s, "connect to ")
 	b.Store(newBroker(t))
 	must.Succeed(t, "ready", s.Ready)
 }

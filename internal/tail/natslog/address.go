@@ -4,23 +4,24 @@ package natslog
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 )
 
 // CheckServer says what is wrong with the address of a NATS server; one without a scheme is as with nats. The error
 // holds no secret.
 func CheckServer(address string) error {
-	u, err := parse(address)
+	u, err := natsclient.ParseServer(address)
 	if err != nil || u.Hostname() == "" {
 		return fmt.Errorf("%q is not the URL of a NATS server; write nats://host:4222, or tls, ws or wss for nats",
-			redactURL(address))
+			natsclient.Redact(address))
 	}
 	switch u.Scheme {
 	case "nats", "tls", "ws", "wss":
 		return nil
 	default:
-		return fmt.Errorf("%q has the scheme %q; use nats, tls, ws or wss", redactURL(address), u.Scheme)
+		return fmt.Errorf("%q has the scheme %q; use nats, tls, ws or wss", natsclient.Redact(address), u.Scheme)
 	}
 }
 
@@ -40,32 +41,4 @@ func CheckSubject(pattern string) error {
 		}
 	}
 	return nil
-}
-
-func redact(servers []string) string {
-	shown := make([]string, 0, len(servers))
-	for _, s := range servers {
-		shown = append(shown, redactURL(s))
-	}
-	return strings.Join(shown, ",")
-}
-
-// redactURL leaves out a password, and a token that stands in the place of a user.
-func redactURL(s string) string {
-	u, err := parse(s)
-	switch {
-	case err != nil:
-		return "(an address that cannot be read)"
-	case u.User == nil:
-		return s
-	}
-	u.User = url.User("redacted")
-	return u.String()
-}
-
-func parse(address string) (*url.URL, error) {
-	if !strings.Contains(address, "://") {
-		address = "nats://" + address
-	}
-	return url.Parse(address)
 }

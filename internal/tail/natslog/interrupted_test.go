@@ -39,7 +39,7 @@ func TestTail_waits_for_the_broker_and_for_the_stream(t *testing.T) {
 	b := newBroker(t)
 	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true}})
 	want := "no connection to " + b.url() +
-		", trying again until there is one; is the bridge, or the NATS server, running there?"
+		", trying again until there is one; is the NATS server, or the bridge that contains it, running there?"
 	must.Happen(t, "a notice", func() bool { return s.Said() == want })
 	b.start()
 	must.Happen(t, "a notice", func() bool { return strings.Contains(s.Said(), `there is no stream "KUBERNETES" yet`) })

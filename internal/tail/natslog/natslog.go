@@ -60,14 +60,13 @@ func Connect(c Config) (*Log, error) {
 		c.Pause = defaultPause
 	}
 	jitter := c.Pause * 2 / 5
-	d := natsclient.NewDialer(context.Background(), askFor, nil)
 	nc, err := natsclient.Dial(natsclient.Config{
 		Name: "kube-eventbridge tail", Servers: c.Servers, Auth: c.Auth,
 		TLS: c.TLS,
 	},
 		gonats.MaxReconnects(-1), gonats.ReconnectWait(c.Pause), gonats.ReconnectJitter(jitter, jitter),
 		gonats.ReconnectBufSize(-1),
-		gonats.SetCustomDialer(d), gonats.RetryOnFailedConnect(c.Wait), gonats.Timeout(askFor),
+		gonats.RetryOnFailedConnect(c.Wait), gonats.Timeout(askFor),
 		gonats.PingInterval(20*time.Second),
 		gonats.ErrorHandler(func(_ *gonats.Conn, _ *gonats.Subscription, err error) {
 			// Everything else is seen, and told, where it happens.
@@ -76,7 +75,7 @@ func Connect(c Config) (*Log, error) {
 			}
 		}))
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", redact(c.Servers), explain(err, d.Cause()))
+		return nil, err
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -84,14 +83,6 @@ func Connect(c Config) (*Log, error) {
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	return &Log{nc: nc, js: js, cfg: c}, nil
-}
-
-// explain returns err, or why there was no connection at all.
-func explain(err, cause error) error {
-	if cause == nil || !errors.Is(err, gonats.ErrNoServers) && !errors.Is(err, cause) {
-		return err
-	}
-	return fmt.Errorf("%w; is the bridge, or the NATS server, running there?", cause)
 }
 
 // Close ends the connection.
@@ -108,7 +99,7 @@ func (l *Log) Read(ctx context.Context, r tail.Reading) error {
 
 func (l *Log) servers() string {
 	if u := l.nc.ConnectedUrl(); u != "" {
-		return redactURL(u) // the client's own redaction shows tokens
+		return natsclient.Redact(u) // the client's own redaction shows tokens
 	}
-	return redact(l.nc.Servers())
+	return natsclient.Redact(l.nc.Servers()...)
 }

@@ -145,19 +145,19 @@ func TestConnect_without_waiting_fails_where_there_is_no_broker_and_shows_no_pas
 
 func TestConnect_says_what_is_wrong_as_the_sink_does_also_where_it_would_wait(t *testing.T) {
 	for want, c := range map[string]natslog.Config{
-		"connect to : servers: none given": {},
-		"connect to (an address that cannot be read): servers[0]: not a URL: net/url: invalid userinfo": {
+		"servers: none given": {},
+		"servers[0]: not a URL: net/url: invalid userinfo": {
 			Servers: []string{"nats://me:hid den@there"},
 		},
-		"connect to there: nkey /none: nats: open /none: no such file or directory": {Auth: natsclient.Auth{NKeyFile: "/none"}},
-		"connect to there: tls: CA: open /none: no such file or directory":          {TLS: natsclient.TLS{CAFile: "/none"}},
-		"connect to there: auth: more than one of token, user, nkey, creds": {Auth: natsclient.Auth{
+		"nkey /none: nats: open /none: no such file or directory": {Auth: natsclient.Auth{NKeyFile: "/none"}},
+		"tls: CA: open /none: no such file or directory":          {TLS: natsclient.TLS{CAFile: "/none"}},
+		"auth: more than one of token, user, nkey, creds": {Auth: natsclient.Auth{
 			Token: "a",
 			User:  "b",
 		}},
 	} {
 		c.Wait = true
-		if c.Servers == nil && want != "connect to : servers: none given" {
+		if c.Servers == nil && want != "servers: none given" {
 			c.Servers = []string{"there"}
 		}
 		_, err := natslog.Connect(c)

@@ -22,7 +22,7 @@ func (r *reader) interrupted(err error) {
 	case !r.nc.IsConnected() || errors.Is(err, context.Canceled):
 		notice = "no connection to " + r.servers() + ", trying again until there is one"
 		if !r.begun {
-			notice += "; is the bridge, or the NATS server, running there?"
+			notice += "; is the NATS server, or the bridge that contains it, running there?"
 		}
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		notice = fmt.Sprintf("there is no stream %q yet, waiting for it", r.cfg.Stream)

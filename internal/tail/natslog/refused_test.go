@@ -117,6 +117,6 @@ func TestConnect_says_why_an_address_without_a_scheme_does_not_answer(t *testing
 	address := strings.TrimPrefix(b.url(), "nats://")
 	_, err := natslog.Connect(natslog.Config{Servers: []string{address}})
 	want := "connect to " + address + ": dial tcp " + address +
-		": connect: connection refused; is the bridge, or the NATS server, running there?"
+		": connect: connection refused; is the NATS server, or the bridge that contains it, running there?"
 	assert.EqualError(t, err, want)
 }
