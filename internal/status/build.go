@@ -209,8 +209,8 @@ func (b *builder) broker(st *bridge.State) Broker {
 	br := &st.Broker
 	of := Problem{Severity: Error, Pipeline: st.Name, Since: br.Since}
 	switch {
-	case errors.Is(br.Err, sink.ErrNotRunning) && st.Checkpoint.Err != nil: // nothing runs before the checkpoint is read
-		return Broker{}
+	case errors.Is(br.Err, sink.ErrNotRunning) && (st.Checkpoint.Err != nil || st.Checkpoint.Saved.IsZero()):
+		return Broker{} // nothing runs before the checkpoint is read
 	case br.Err != nil:
 		if br.Reached || b.now.Sub(st.Began) > startTime {
 			b.failed(atBroker, of, br.Err)

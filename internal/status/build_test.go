@@ -147,6 +147,8 @@ func TestReport_sums_up(t *testing.T) {
 	degraded.Degraded = true
 	young := healthy("p", opening)
 	young.Began, young.Broker.Err, young.Broker.Reached, young.Ready = ago(time.Second), sink.ErrNotRunning, false, false
+	reading := young
+	reading.Began, reading.Checkpoint = ago(10*time.Second), bridge.CheckpointState{}
 	election := func(e Election) Process {
 		p := process()
 		p.Election = &e
@@ -195,6 +197,12 @@ func TestReport_sums_up(t *testing.T) {
 		{
 			"the broker has not been reached yet", process(),
 			[]bridge.State{young},
+			Starting,
+			"Starting: 0 of 1 stream watched",
+		},
+		{
+			"whether another process uses the checkpoint is not known yet", process(),
+			[]bridge.State{reading},
 			Starting,
 			"Starting: 0 of 1 stream watched",
 		},
