@@ -137,6 +137,12 @@ func (f *Filter) Shows(e *Event) bool {
 	}
 }
 
+// asksFor reports whether an event that passes the filter is about what was asked for. A marker that is about more than
+// the objects asked for says nothing of them.
+func (f *Filter) asksFor(e *Event) bool {
+	return !e.Op.Marker() || len(f.Ops) > 0 || len(f.Namespaces)+len(f.Names) == 0
+}
+
 func glob(pattern, name string) bool {
 	ok, _ := path.Match(pattern, name) // patterns were checked when they were read
 	return ok

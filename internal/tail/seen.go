@@ -30,7 +30,7 @@ func (s *seen) note(e *Event) {
 		return
 	}
 	for i, selector := range s.selectors {
-		s.matched[i] = s.matched[i] || selector.matches(e)
+		s.matched[i] = s.matched[i] || selector.matches(e) && (selector.name == "" || e.Op != Gap)
 	}
 	name := e.Resource
 	if e.Group != "" {

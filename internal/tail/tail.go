@@ -63,11 +63,11 @@ type viewer struct {
 	log    Log
 	// strange says that the notice about messages that are no events was given.
 	strange bool
-	// mu guards seen.
+	// mu guards seen and matched.
 	mu   sync.Mutex
 	seen *seen
-	// printed says that an event was.
-	printed bool
+	// matched says that an event was printed that was asked for.
+	matched bool
 	// blind says that the printer never asks what was before.
 	blind bool
 }
@@ -93,7 +93,9 @@ func (v *viewer) show(ctx context.Context, m Message) error {
 		return nil
 	}
 	if v.cfg.Filter.Shows(e) {
-		v.printed = true
+		v.mu.Lock()
+		v.matched = v.matched || v.cfg.Filter.asksFor(e)
+		v.mu.Unlock()
 		err = v.cfg.Printer.Print(e, func() *Event { return v.previous(ctx, e) })
 	}
 	if !v.blind && !e.Op.Marker() {
@@ -104,14 +106,17 @@ func (v *viewer) show(ctx context.Context, m Message) error {
 
 // sayUnmatched gives notice, once, that what is followed has matched nothing for a while: a name may be misspelt.
 func (v *viewer) sayUnmatched(ctx context.Context) {
-	if !v.cfg.Follow || len(v.cfg.Filter.Resources) == 0 || pause.For(ctx, unmatchedAfter) != nil {
+	f := &v.cfg.Filter
+	if !v.cfg.Follow || len(f.Resources)+len(f.Namespaces)+len(f.Names) == 0 || pause.For(ctx, unmatchedAfter) != nil {
 		return
 	}
 	v.mu.Lock()
-	missing, resources := v.seen.missing(), v.seen.resources()
+	matched, missing, resources := v.matched, v.seen.missing(), v.seen.resources()
 	v.mu.Unlock()
 	switch {
+	case missing == "" && matched:
 	case missing == "":
+		v.cfg.Notice("no event matches so far; it goes on waiting")
 	case resources == "":
 		v.cfg.Notice("no event has come yet; it goes on waiting for " + missing)
 	default:
@@ -125,7 +130,7 @@ func (v *viewer) conclude() {
 	switch {
 	case missing != "" && resources != "":
 		v.cfg.Notice("no event matches " + missing + "; those read are about " + resources)
-	case v.printed:
+	case v.matched:
 	case v.cfg.Start == (Start{}) && !v.cfg.Follow:
 		v.cfg.Notice("no event matches: reading began at the end of the log; begin earlier with --from-start, --since or " +
 			"--last")

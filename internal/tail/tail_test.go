@@ -177,6 +177,8 @@ func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 	deployments := must.Get(ParseSelector("deploy"))(t)
 	beginning := Span{Start: Start{Beginning: true}}
 	full := []Message{replicas(1, 1)}
+	snapshot := []Message{message(1, SnapshotStarted, `{}`, nil)}
+	gap := []Message{message(1, Gap, `{}`, map[string]string{"source": "/clusters/east/api/v1/pods"})}
 	var many []Message
 	for i := range maxSeen + 2 {
 		many = append(many, message(1, Updated, `{}`, map[string]string{"source": "/clusters/east/api/v1/r" +
@@ -190,6 +192,15 @@ func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 	}{
 		{"all is well", full, Config{Span: beginning, Filter: Filter{Resources: []Selector{deployments}}}, ""},
 		{"nothing shown", full, Config{Span: beginning, Filter: Filter{Names: []string{"other"}}}, "no event matches"},
+		{"a marker of more than the namespace", snapshot, Config{
+			Span: beginning, Filter: Filter{Namespaces: []string{"other"}},
+		}, "no event matches"},
+		{"a marker that is asked for", snapshot, Config{
+			Span: beginning, Filter: Filter{Namespaces: []string{"other"}, Ops: []Op{SnapshotStarted}},
+		}, ""},
+		{"a gap and a name", gap, Config{
+			Span: beginning, Filter: Filter{Resources: []Selector{pods}},
+		}, "no event matches pods/web-0; those read are about pods"},
 		{"an empty log", nil, Config{Span: beginning}, "no event matches"},
 		{
 			"its end", nil,
@@ -239,23 +250,29 @@ func TestRun_says_while_it_follows_what_it_looks_for_in_vain(t *testing.T) {
 		name     string
 		messages []Message
 		of       []Selector
+		within   []string
 		want     []string
 	}{
-		{"what is there", []Message{replicas(1, 1)}, []Selector{deployments}, nil},
-		{"everything", nil, nil, nil},
+		{"what is there", []Message{replicas(1, 1)}, []Selector{deployments}, nil, nil},
+		{"everything", nil, nil, nil, nil},
 		{
 			"another resource",
 			[]Message{replicas(1, 1)},
-			[]Selector{pods},
+			[]Selector{pods}, nil,
 			[]string{"no event matches pods so far; those read are about deployments.apps; it goes on waiting"},
 		},
-		{"an empty log", nil, []Selector{pods}, []string{"no event has come yet; it goes on waiting for pods"}},
+		{
+			"a namespace", []Message{replicas(1, 1)}, nil, []string{"other"},
+			[]string{"no event matches so far; it goes on waiting"},
+		},
+		{"a namespace that is there", []Message{replicas(1, 1)}, nil, []string{"shop"}, nil},
+		{"an empty log", nil, []Selector{pods}, nil, []string{"no event has come yet; it goes on waiting for pods"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var notices []string
 				cfg := Config{
-					Span: Span{Follow: true}, Filter: Filter{Resources: c.of}, Printer: new(lines),
+					Span: Span{Follow: true}, Filter: Filter{Resources: c.of, Namespaces: c.within}, Printer: new(lines),
 					Notice: func(line string) { notices = append(notices, line) },
 				}
 				require.NoError(t, Run(must.Within(t, time.Minute), &followedLog{sliceLog{messages: c.messages}}, cfg))
