@@ -36,7 +36,7 @@ func (r *reconciler) report(in *inputs, plan []membership.Assignment, problems [
 		case membership.Ambiguous, membership.Kept, membership.Nothing: // it is read as far as it exists
 		}
 		if !before {
-			r.log.Warn("an entry is not read as it may be meant", "resource", spec.Resource, "err", why)
+			r.log.Warn(headline(p.Kind), "resource", spec.Resource, "err", why)
 		}
 	}
 	r.told = told
@@ -48,6 +48,26 @@ func (r *reconciler) report(in *inputs, plan []membership.Assignment, problems [
 	}
 	r.begun(in, plan, unknown)
 	return nil
+}
+
+// headline says in short what a problem is.
+func headline(kind membership.ProblemKind) string {
+	switch kind {
+	case membership.NotServed:
+		return "a resource of the configuration is not served"
+	case membership.OtherVersion:
+		return "a resource of the configuration is not served in the version that is named"
+	case membership.Ambiguous, membership.Kept:
+		return "a name in the configuration may mean several resources"
+	case membership.ClusterScoped:
+		return "the configuration names namespaces of a cluster-scoped resource"
+	case membership.Overlap:
+		return "two entries of the configuration have objects in common"
+	case membership.Nothing:
+		return "a wildcard of the configuration selects nothing"
+	default:
+		return string(kind)
+	}
 }
 
 // ErrNotServed says that the API server does not serve what an entry names.
