@@ -247,8 +247,8 @@ var troubles = []trouble{
 	},
 	{
 		ConfigurationFailed, "The configuration file is not used as it is", atFact, nil,
-		"Where it says so, restart the process: not all can change while it runs. Else correct the file; `kube-eventbridge " +
-			"validate --config FILE` says what is wrong. Until then the bridge goes on with the one before.",
+		"Correct the file; `kube-eventbridge validate --config FILE` says what is wrong. If the text says so, restart the " +
+			"process: not every key can change while it runs. Until then the bridge goes on with the file before.",
 	},
 	{
 		Unsettled, "Changes wait for the broker", atFact, nil,
