@@ -369,9 +369,10 @@ var checkpointNATSKeys = slices.Concat([]rule{
 
 var recoveryKeys = []rule{
 	{"enabled", aSwitch, "true", `false announces the gap alone.`},
-	{"maxReads", aNumber.AtLeast(1), "10000", `The most requests for one gap of one stream, at least 1; each takes the
+	{"maxReads", aNumber.AtLeast(1).Or("enabled: false"), "10000", `The most requests for one gap of one stream, at least 1; each takes the
 		API server 2 ms or so.`},
-	{"maxTime", aDuration.AtLeast(1), "1m", `The longest time for one gap of one stream.`},
+	{"maxTime", aDuration.AtLeast(seconds / 1000).Or("enabled: false"), "1m", `The longest time for one gap of one stream, at
+		least 1ms.`},
 }
 
 var auditKeys = []rule{

@@ -65,7 +65,8 @@ const (
 // Limits are those of numbers, bytes or nanoseconds.
 type Limits struct {
 	Min, Max int64
-	Zero     bool // is valid below Min
+	Zero     bool   // is valid below Min
+	Instead  string // of a number below Min
 }
 
 // Listing says what a list holds.
@@ -119,6 +120,9 @@ func (k Kind) Between(least, most int64) Kind { k.Min, k.Max = least, most; retu
 
 // OrZero takes 0 also where it is less than the least.
 func (k Kind) OrZero() Kind { k.Zero = true; return k }
+
+// Or names for people what to write instead of a number below the least.
+func (k Kind) Or(instead string) Kind { k.Instead = instead; return k }
 
 // OrEmpty takes the empty text, too.
 func (k Kind) OrEmpty() Kind { k.Empty = true; return k }

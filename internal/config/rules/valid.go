@@ -72,6 +72,8 @@ func (k *Kind) outside(v reflect.Value) string {
 		return fmt.Sprintf("%d is out of range; write %d to %d", n, k.Min, k.Max)
 	case k.Zero:
 		return fmt.Sprintf("%s is too little; write at least %s, or %s", show(n), show(k.Min), show(0))
+	case k.Instead != "":
+		return fmt.Sprintf("%s is too little; write at least %s, or %s", show(n), show(k.Min), k.Instead)
 	default:
 		return fmt.Sprintf("%s is too little; write at least %s", show(n), show(k.Min))
 	}
