@@ -55,7 +55,8 @@ func newRBACCommand(s *cmdutil.Streams) *cobra.Command {
 				return exit.Usagef(
 					"--helm-values: the chart names and binds the roles itself: leave --name and --service-account out")
 			}
-			if err := flags.check(given); err != nil {
+			flags.given = cmdutil.Given(cmd)
+			if err := flags.check(); err != nil {
 				return err
 			}
 			if err := flags.checkNames(); err != nil {

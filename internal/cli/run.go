@@ -21,6 +21,8 @@ type runFlags struct {
 	selector                  string
 	listen, broker, dataDir   string
 	output                    string
+	// given are the names of the flags on the command line, in their order there.
+	given []string
 	// read is what the file had.
 	read []byte
 }
@@ -42,7 +44,8 @@ func newRunCommand(s *cmdutil.Streams) *cobra.Command {
 			"  kube-eventbridge run pods -o wide\n" +
 			"  kube-eventbridge run --config bridge.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := flags.check(cmd.Flags().Changed); err != nil {
+			flags.given = cmdutil.Given(cmd)
+			if err := flags.check(); err != nil {
 				return err
 			}
 			hangups, stop := flags.hangups(s)
@@ -91,28 +94,26 @@ func (f *runFlags) hangups(s *cmdutil.Streams) (<-chan os.Signal, func()) {
 	return s.Hangups()
 }
 
-// check refuses flags that have no effect; given says which are on the command line.
-func (f *runFlags) check(given func(string) bool) error {
-	for _, of := range []struct{ flag, key string }{
-		{"namespace", "namespaces to the resources"},
-		{"selector", "labelSelector to the resources"},
-		{"listen", "server.listen"},
-		{"broker-listen", "pipelines[].sink.embedded.listen"},
-		{"data-dir", "dataDir"},
-	} {
-		if f.file != "" && given(of.flag) {
-			return exit.Usagef("--config and --%s exclude each other: write %s in %s", of.flag, of.key, f.file)
-		}
+// check refuses flags that have no effect.
+func (f *runFlags) check() error {
+	inFile := map[string]string{
+		"namespace": "namespaces to the resources", "selector": "labelSelector to the resources", "listen": "server.listen",
+		"broker-listen": "pipelines[].sink.embedded.listen", "data-dir": "dataDir",
 	}
-	for flag, value := range map[string]string{"listen": f.listen, "broker-listen": f.broker, "data-dir": f.dataDir} {
-		if given(flag) && value == "" {
+	values := map[string]string{"listen": f.listen, "broker-listen": f.broker, "data-dir": f.dataDir}
+	for _, flag := range f.given {
+		key, excluded := inFile[flag]
+		value, needed := values[flag]
+		switch {
+		case f.file != "" && excluded:
+			return exit.Usagef("--config and --%s exclude each other: write %s in %s", flag, key, f.file)
+		case needed && value == "":
 			return exit.Usagef("--%s is empty: give a value, or leave the flag out for the default", flag)
+		case flag == "namespace" && len(f.namespaces) == 0:
+			return exit.Usagef("--namespace is empty: give the name of a namespace, or leave the flag out for all")
 		}
 	}
-	if given("namespace") && len(f.namespaces) == 0 {
-		return exit.Usagef("--namespace is empty: give the name of a namespace, or leave the flag out for all")
-	}
-	return f.checkOutput(given)
+	return f.checkOutput()
 }
 
 // load returns the configuration of the file or of the arguments; flags win over the file.
@@ -136,6 +137,7 @@ func (f *runFlags) load(s *cmdutil.Streams, args []string) (*config.Config, erro
 		cfg, err = config.FromArgs(config.Args{
 			Resources: args, Namespaces: f.namespaces, LabelSelector: f.selector,
 			Listen: f.listen, BrokerListen: f.broker, DataDir: f.dataDir, Stdout: f.output != "",
+			Flags: f.given,
 		})
 	default:
 		return nil, exit.Usagef("nothing to watch: give resources (run pods deployments.apps) or --config FILE")

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,13 +16,13 @@ import (
 )
 
 // checkOutput refuses what -o cannot be, and what has no effect beside it.
-func (f *runFlags) checkOutput(given func(string) bool) error {
+func (f *runFlags) checkOutput() error {
 	switch {
-	case !given("output"):
+	case !slices.Contains(f.given, "output"):
 		return nil
 	case f.output != "json" && f.output != "wide":
 		return exit.Usagef("-o %q is not an output format; use json or wide, or leave it out", f.output)
-	case given("broker-listen"):
+	case slices.Contains(f.given, "broker-listen"):
 		return exit.Usagef(
 			"-o and --broker-listen exclude each other: with -o events are printed, and there is no embedded server")
 	default:

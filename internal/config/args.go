@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
@@ -23,6 +24,8 @@ type Args struct {
 	Listen, BrokerListen, DataDir string
 	// Stdout publishes to the standard output instead of the embedded server.
 	Stdout bool
+	// Flags are the names of the flags in the order of the command line, which is that of problems.
+	Flags []string
 }
 
 // FromArgs returns the configuration of "run pods deployments.apps": one pipeline named default, with the embedded
@@ -61,7 +64,7 @@ func FromArgs(args Args) (*Config, error) {
 			})
 		}
 	}
-	if problems := arguments(append(found, c.check().Problems...)); problems != nil {
+	if problems := arguments(append(found, c.check().Problems...), args.Flags); problems != nil {
 		return nil, problems
 	}
 	if c.DataDir == "" {
@@ -79,12 +82,13 @@ func FromArgs(args Args) (*Config, error) {
 func (c *Config) ArgumentWarnings() Problems {
 	return arguments(slices.DeleteFunc(c.check().Warnings, func(w Problem) bool {
 		return !strings.HasSuffix(w.Path, ".resource")
-	}))
+	}), nil)
 }
 
 // arguments gives issues the parts of the command line that they are about. Of each resource the first is told, and of
-// what holds for all resources each one once.
-func arguments(found Problems) (all Problems) {
+// what holds for all resources each one once. Resources come first, and flags in their order.
+func arguments(found Problems, flags []string) (all Problems) {
+	place := map[string][3]int{}
 	seen := map[string]bool{}
 	for _, i := range found {
 		p := Problem{Message: rules.OneLine(i.Message)}
@@ -109,9 +113,23 @@ func arguments(found Problems) (all Problems) {
 			once = p.Path
 		}
 		if !seen[once] || once == "" {
+			place[p.String()] = [3]int{slices.Index(flags, strings.TrimPrefix(p.Path, "--")), n, indexIn(i.Path)}
 			all = append(all, p)
 		}
 		seen[once] = true
 	}
+	slices.SortStableFunc(all, func(a, b Problem) int {
+		x, y := place[a.String()], place[b.String()]
+		return slices.Compare(x[:], y[:])
+	})
 	return all
+}
+
+// indexIn returns the index at the end of the path of an item; -1 of what is no item.
+func indexIn(path string) int {
+	n, err := strconv.Atoi(strings.TrimSuffix(path[strings.LastIndexByte(path, '[')+1:], "]"))
+	if err != nil {
+		return -1
+	}
+	return n
 }

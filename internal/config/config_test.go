@@ -330,10 +330,13 @@ argument 3: "x/y" is a subresource or a path, which cannot be watched by that na
 		},
 		{Args{}, `name at least one resource, such as pods or deployments.apps`},
 		{
-			Args{Resources: []string{"pods", "nodes"}, Namespaces: []string{"Web", "shop", "shop"}, LabelSelector: "a=b=c"},
-			`--namespace: "shop" is there twice; keep one
+			Args{
+				Resources: []string{"pods", "nodes"}, Namespaces: []string{"Web", "shop", "shop"}, LabelSelector: "a=b=c",
+				Flags: []string{"selector", "namespace"},
+			},
+			`--selector: "a=b=c" is not a label selector: found '=', expected: ',' or 'end of string'; write one as kubectl -l takes it, such as app=web,tier!=cache
 --namespace: "Web" is not a namespace; use lower-case letters, digits and - (at most 63, a letter or digit at both ends), or leave it out for all
---selector: "a=b=c" is not a label selector: found '=', expected: ',' or 'end of string'; write one as kubectl -l takes it, such as app=web,tier!=cache
+--namespace: "shop" is there twice; keep one
 --namespace: resource nodes is cluster-scoped and cannot be read in namespace "Web"; remove its namespaces`,
 		},
 		{
@@ -345,9 +348,12 @@ argument 3: "x/y" is a subresource or a path, which cannot be watched by that na
 			`--broker-listen: ":8081" is the address of metrics and probes, too; give each server its own`,
 		},
 		{
-			Args{Resources: []string{"pods"}, Listen: "8081", BrokerListen: "localhost"},
-			`--broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:4222 or :4222
---listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080`,
+			Args{
+				Resources: []string{"pods"}, Listen: "8081", BrokerListen: "localhost",
+				Flags: []string{"listen", "broker-listen"},
+			},
+			`--listen: "8081" is not an address to listen on; write host:port, such as 127.0.0.1:8080 or :8080
+--broker-listen: "localhost" is not an address to listen on; write host:port, such as 127.0.0.1:4222 or :4222`,
 		},
 	} {
 		_, err := FromArgs(c.args)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 )
@@ -48,4 +49,15 @@ func Counted(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Given returns the names of the flags on the command line, in their order there.
+func Given(cmd *cobra.Command) []string {
+	flags := cmd.Flags()
+	sorted := flags.SortFlags
+	defer func() { flags.SortFlags = sorted }()
+	flags.SortFlags = false
+	var names []string
+	flags.Visit(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
 }
