@@ -348,12 +348,9 @@ func (s *listProgress) endList(p source.Progress, exists map[string]struct{}) {
 		if !gone {
 			continue
 		}
-		d := s.end(key, &row, e, reason, p.Seen)
+		d := s.novelty.end(key, &row, e, reason, p.Seen)
 		if _, is := exists[row.UID]; is {
 			d.Reason = source.ReasonDeselected
-		}
-		if e.Again {
-			d.Again = s.novelty.repetition()
 		}
 		d.Ticket = source.Ticket(s.Tracker.Open("", p.Seen))
 		s.enqueue(key, d)
@@ -395,10 +392,7 @@ func (s *listProgress) DeleteAll(reason func(uid string) source.Reason) (n int) 
 		if !gone {
 			continue
 		}
-		d := s.end(key, &row, e, reason(row.UID), now)
-		if e.Again {
-			d.Again = s.novelty.repetition()
-		}
+		d := s.novelty.end(key, &row, e, reason(row.UID), now)
 		d.Ticket = source.Ticket(s.Tracker.Open("", now))
 		s.enqueue(key, d)
 		n++

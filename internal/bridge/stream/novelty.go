@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
@@ -99,6 +100,22 @@ func (s *novelty) next(c *source.Change, last *sequence.Row, listed bool) bool {
 // repetition returns the number of an event that is published again, of a repair or a rewind. The caller holds mu.
 func (s *novelty) repetition() int64 {
 	return cmp.Or(s.Saved.Owes.Number, s.Saved.Replay.Number, delivery.Unnumbered)
+}
+
+// end is the end of an object that no watch has shown, with the numbers of an event that the rules have given. The
+// caller holds mu.
+func (s *novelty) end(
+	key string, row *checkpoint.Row, e sequence.Event, reason source.Reason, seen time.Time,
+) delivery.Delta {
+	s.Figures.Metrics.Synthesized.Inc()
+	d := delivery.Delta{Concluded: true, Change: source.Change{
+		Op: source.Deleted, Ident: ledger.Ident(key, row), Reason: reason, Seen: seen, Listed: true, Epoch: e.Epoch,
+		Version: e.Version,
+	}}
+	if e.Again {
+		d.Again = s.repetition()
+	}
+	return d
 }
 
 // begins reports whether a change only shows what there was when the stream began. Where the checkpoint was lost it

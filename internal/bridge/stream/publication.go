@@ -165,7 +165,7 @@ func (s *Publication) Filtered(a *delivery.Attempt, row checkpoint.Row) bool {
 		d.Passed = true
 		return false
 	}
-	if s.Refusals.lacksEvent(d.Key()) {
+	if _, _, refused := s.Known(d.Key()); refused {
 		a.Rejected, d.Digest = errRefusedBefore, [16]byte{}
 		return false
 	}

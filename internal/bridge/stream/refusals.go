@@ -45,13 +45,6 @@ func (s *refusals) carry(key string, d *delivery.Delta) {
 	}
 }
 
-// lacksEvent reports whether the log lacks an event of an object.
-func (s *refusals) lacksEvent(key string) bool {
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
-	return s.refused.Has(key)
-}
-
 // Lacks reports whether the log lacks the state of an object that was refused.
 func (s *refusals) Lacks() bool {
 	s.Mu.Lock()
@@ -159,10 +152,7 @@ func (s *refusals) offer(key string, c source.Change, exists bool, position stri
 		}
 	} else if known && row.OwesEnd() {
 		e, _ := order.Missing(last, s.Number(position, nil))
-		d := s.end(key, &row, e, c.Reason, c.Seen)
-		if e.Again {
-			d.Again = s.novelty.repetition()
-		}
+		d := s.novelty.end(key, &row, e, c.Reason, c.Seen)
 		d.Ticket, d.Size, d.Listed = c.Ticket, c.Size, true
 		s.enqueue(key, d)
 		return

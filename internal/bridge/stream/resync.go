@@ -287,17 +287,19 @@ func (s *resyncer) RepublishOne(
 ) (queued bool, err error) {
 	written := encode.Written(item.Bytes())
 	for steady := false; !steady; {
-		var repeats bool
-		if repeats, steady = s.repeats(id, written); steady && !repeats {
+		s.Mu.Lock()
+		logged := s.Logged(id.Key(), id, written)
+		steady = s.Steady() // only then it is known what the log has
+		s.Mu.Unlock()
+		switch {
+		case !steady:
+			err = pause.For(ctx, resyncLook)
+		case !logged:
 			return false, nil
+		default:
+			queued, steady, err = s.RepublishNow(ctx, id, item, n, limit)
 		}
-		if !steady {
-			if err := s.awaitSteady(ctx); err != nil {
-				return false, err
-			}
-			continue
-		}
-		if queued, steady, err = s.RepublishNow(ctx, id, item, n, limit); err != nil {
+		if err != nil {
 			return false, err
 		}
 	}
@@ -340,13 +342,6 @@ func (s *resyncer) RepublishNow(
 	return true, true, nil
 }
 
-// repeats reports whether publishing that state says nothing but what the log has. Only a stream that is steady knows.
-func (s *resyncer) repeats(id source.Ident, written int64) (repeats, steady bool) {
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
-	return s.Logged(id.Key(), id, written), s.Steady()
-}
-
 // Logged reports whether the log has that state of the object last, and nothing else is on its way. The caller holds
 // mu.
 func (s *resyncer) Logged(key string, id source.Ident, written int64) bool {
@@ -363,19 +358,4 @@ func (s *Stream) Steady() bool {
 	lists := s.Saved.Unannounced != (checkpoint.Snapshot{}) || s.Saved.Owes.List != sequence.Nothing ||
 		s.Epochs.Distrusted || s.Epochs.Mismatch != nil || s.Saved.Replay.To != ""
 	return !lists && s.position() != "" && s.Status.Watching()
-}
-
-// awaitSteady waits until the stream is steady. The error is ctx's.
-func (s *resyncer) awaitSteady(ctx context.Context) error {
-	for {
-		s.Mu.Lock()
-		steady := s.Steady()
-		s.Mu.Unlock()
-		if steady {
-			return nil
-		}
-		if err := pause.For(ctx, resyncLook); err != nil {
-			return err
-		}
-	}
 }

@@ -131,17 +131,6 @@ func (s *Stream) Known(key string) (row checkpoint.Row, exists, refused bool) {
 	return row, exists, s.Refusals.refused.Has(key)
 }
 
-// end is the end of an object that no watch has shown, with the numbers of an event that the rules have given.
-func (s *Stream) end(
-	key string, row *checkpoint.Row, e sequence.Event, reason source.Reason, seen time.Time,
-) delivery.Delta {
-	s.Figures.Metrics.Synthesized.Inc()
-	at := ledger.Ident(key, row)
-	return delivery.Delta{Concluded: true, Change: source.Change{
-		Op: source.Deleted, Ident: at, Reason: reason, Seen: seen, Listed: true, Epoch: e.Epoch, Version: e.Version,
-	}}
-}
-
 // enqueue puts a change in its object's queue; the caller holds mu.
 func (s *Stream) enqueue(key string, d delivery.Delta) {
 	o := s.Pending[key]
