@@ -258,7 +258,8 @@ func (s *listProgress) listCompleted(ctx context.Context, p source.Progress) err
 	if err := s.Epochs.Mismatched(); err != nil {
 		return err
 	}
-	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: s.Spec.Filter == nil && !s.unrepaired(), Seen: p.Seen}
+	complete := s.Spec.Filter == nil && !s.unrepaired()
+	told := source.Marker{To: p.Version, Objects: p.Objects, Complete: complete, Seen: p.Seen}
 	if err := s.announceRepair(ctx, source.MarkerResyncCompleted, told); err != nil {
 		return err
 	}
