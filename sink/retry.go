@@ -41,8 +41,9 @@ func (p Policy) withDefaults() Policy {
 // Retrier is a [Publisher] that publishes a message again until the broker has answered for good.
 //
 // What the broker accepted, will never take ([IsPermanent]) or found to conflict ([ConflictError]) is settled. Any
-// other failure is repeated for ever, with the same message: only Verify is set, unless the message is Shared, because
-// nobody knows whether the broker has it. Previous must therefore be right even where Verify was not asked for.
+// other failure is repeated without an end, with the same message: only Verify is set, unless the message is Shared,
+// because it is not known whether the broker has it. Previous must therefore be right even where Verify was not asked
+// for.
 //
 // There is one wait for all messages, for what fails is the broker and not the message: while it lasts, new calls of
 // Publish wait too. A message that has failed holds no place in the window of the sink behind, so that the memory held

@@ -29,7 +29,7 @@ func (a Attribute) Integer() bool {
 
 // Message is what a broker is given. The sink adds its protocol's binding: header prefixes and escaping.
 //
-// A Message belongs to the sink from Publish until its done function is called; nobody changes it meanwhile.
+// A Message belongs to the sink from Publish until its done function is called; it is not changed meanwhile.
 type Message struct {
 	// Subject is the rendered subject (NATS) or topic (Kafka).
 	Subject string
@@ -78,7 +78,7 @@ type Publisher interface {
 	//
 	// The error given to done is nil when the broker has the message for good, a [*ConflictError] when Verify found
 	// another message, one for which [IsPermanent] holds when the broker will never take m, and [IsTooLarge] where that
-	// is for its size, and else a failure after which nobody knows whether the broker has the message: it must be
+	// is for its size, and else a failure after which it is not known whether the broker has the message: it must be
 	// published again, unchanged.
 	//
 	// A nil error also says that m is the last message of its subject, unless m is Shared or Everywhere. A broker that
@@ -168,8 +168,8 @@ func (e *RewoundError) Error() string {
 		e.Target, e.Acknowledged, e.Last)
 }
 
-// InterruptedError says that nobody knows, and no repetition finds out, whether the log has what was under way: a new
-// sink reads the log back before it publishes again.
+// InterruptedError says that it is not known, and no repetition finds out, whether the log has what was under way: a
+// new sink reads the log back before it publishes again.
 type InterruptedError struct {
 	Target string
 	Cause  error

@@ -146,7 +146,7 @@ func (s *Store) Close() error {
 	db := s.db
 	s.db = nil
 	if s.broken != nil {
-		// The database may have been left with its locks held, so that its Close would wait for ever.
+		// The database may have been left with its locks held, so that its Close would never return.
 		return release(s.file)
 	}
 	s.broken = errClosed

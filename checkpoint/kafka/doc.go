@@ -5,7 +5,7 @@
 // One topic is for all pipelines, of all clusters. A pipeline's checkpoint is in one partition of it, under keys that
 // begin with the checkpoint's name; other keys are left alone. A commit has been acknowledged by all replicas that are
 // in sync when it returns, and is there in full or not at all, whenever the process dies, whatever compaction does
-// meanwhile and however long nobody comes back:
+// meanwhile and however long no process comes back:
 //
 //   - A commit that fits one record batch is one record batch. Brokers take a batch in full or not at all.
 //   - A larger one is written down first, in records of its own that compaction cannot mistake for others (chunks);

@@ -37,7 +37,7 @@ func (e *SettingsError) Error() string {
 // Permanent implements what [checkpoint.IsPermanent] asks for.
 func (*SettingsError) Permanent() bool { return true }
 
-// UnfencedError says that nobody could be kept from using the same checkpoint, where that is asked for.
+// UnfencedError says that no process could be kept from using the same checkpoint, where that is asked for.
 type UnfencedError struct {
 	Path, TransactionalID string
 	Err                   error

@@ -45,7 +45,7 @@ const (
 const format = checkpoint.Format
 
 var (
-	errKey   = errors.New("the key is none of a checkpoint")
+	errKey   = errors.New("the key is not that of a checkpoint")
 	errEmpty = errors.New("the value is empty")
 	errRest  = errors.New("the value is cut short")
 )

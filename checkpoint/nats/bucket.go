@@ -43,7 +43,7 @@ type bucket struct {
 	end context.CancelFunc
 }
 
-// connect connects to the server; connections are made anew for ever.
+// connect connects to the server; lost connections are always made again.
 func connect(ctx context.Context, cfg Config) (*bucket, error) {
 	b := &bucket{cfg: cfg}
 	var life context.Context

@@ -16,7 +16,7 @@ import (
 const (
 	// pullBytes is how much is asked for at a time.
 	pullBytes = 4 << 20
-	// forgetAfter is how long the server keeps a consumer that nobody asks.
+	// forgetAfter is how long the server keeps a consumer that is not asked.
 	forgetAfter = 30 * time.Second
 )
 

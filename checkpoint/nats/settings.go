@@ -36,7 +36,7 @@ var rules = []struct {
 		"its retention is not limits: what was read is removed", another,
 	},
 	{
-		func(c *jetstream.StreamConfig) bool { return c.Mirror != nil }, "it is a mirror, to which nobody can write",
+		func(c *jetstream.StreamConfig) bool { return c.Mirror != nil }, "it is a mirror, which takes no messages of clients",
 		another,
 	},
 	{func(c *jetstream.StreamConfig) bool { return c.Sealed }, "it is sealed", another},

@@ -103,8 +103,8 @@ func (n *Node) finish() {
 // MaxDepth is how deep a finder goes: lists in lists do not need a longer path.
 const MaxDepth = 1000
 
-// maxGlances is how often a finder looks whether the rest of an object can be passed over.
-const maxGlances = 8
+// maxLookaheads is how often a finder looks whether the rest of an object can be passed over.
+const maxLookaheads = 8
 
 // Hit is a value that a path ends at.
 type Hit struct {
@@ -166,8 +166,8 @@ type finder struct {
 	b []byte
 	Stack
 	depth int
-	// glances counts the looks ahead. Each costs as much as what is left of the object.
-	glances int
+	// lookaheads counts them. Each costs as much as what is left of the object.
+	lookaheads int
 	// known are values whose ends are known.
 	known [2]Span
 	hits  []Hit
@@ -208,10 +208,10 @@ func (f *finder) members(i, frame int) int {
 // is not soon over.
 func (f *finder) over(i int) bool {
 	root := f.nodes[0]
-	if f.b[i] != '{' && f.b[i] != '[' || root.every != nil || f.ends(i) || f.glances == maxGlances {
+	if f.b[i] != '{' && f.b[i] != '[' || root.every != nil || f.ends(i) || f.lookaheads == maxLookaheads {
 		return false
 	}
-	f.glances++
+	f.lookaheads++
 	rest := f.b[i:]
 	for _, c := range root.children {
 		if c.quoted == nil || bytes.Contains(rest, c.quoted) {

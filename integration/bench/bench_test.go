@@ -105,7 +105,7 @@ func TestDrive_says_what_a_bridge_said_that_ended(t *testing.T) {
 func TestParse_names_what_is_valid(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"-only a,x", "valid are a, b, c, d, e, f"},
-		{"-subjects nobody", "valid are baseline, bridge, publisher"},
+		{"-subjects other", "valid are baseline, bridge, publisher"},
 		{"-objects 0", "at least 1"},
 		{"-nonsense", "nonsense"},
 		{"kafka", "no role"},

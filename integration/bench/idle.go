@@ -35,7 +35,7 @@ server: {listen: %q}
 %s
 `
 
-// idle is one run of h: twenty streams of a real API server in which nobody does anything, alone and with leader
+// idle is one run of h: twenty streams of a real API server in which nothing happens, alone and with leader
 // election, where another process stands by. Metrics are read every fifteen seconds, as Prometheus would.
 func (b *bench) idle(ctx context.Context, run int) error {
 	for _, mode := range []struct {

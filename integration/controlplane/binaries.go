@@ -35,7 +35,7 @@ var ErrUnavailable = errors.New("no control plane binaries")
 // If KUBEBUILDER_ASSETS is set it is that directory, and an error if one of the two is not in it. Otherwise it is a
 // directory of the cache, .cache in the repository or the one that KUBE_EVENTBRIDGE_CACHE names, with the versions of
 // binaries/go.mod in its name. What is missing there is built first, which takes minutes and needs only Go and its
-// module proxy; progress goes to log as lines of text, to nobody if log is nil. Processes that call Binaries at the
+// module proxy; progress goes to log as lines of text, nowhere if log is nil. Processes that call Binaries at the
 // same time build once: the others wait. A build that was cut short leaves nothing that looks complete. The working
 // directory does not matter.
 func Binaries(ctx context.Context, log io.Writer) (string, error) {

@@ -9,7 +9,7 @@
 //
 // The two programs are built from the versions pinned in binaries/go.mod (see [Binaries]). They are run with os/exec
 // and not by envtest's own ControlPlane, because that cannot do what faults need: its processes cannot be killed, are
-// taken for running for ever after they ended unexpectedly, lose their certificates when they stop, and outlive a test
+// still taken for running after they ended unexpectedly, lose their certificates when they stop, and outlive a test
 // that is killed. Where envtest fits it is used: package crd installs custom resource definitions with it,
 // KUBEBUILDER_ASSETS means the same, and [ControlPlane.RESTConfig] is all that an envtest.Environment with
 // UseExistingCluster needs.

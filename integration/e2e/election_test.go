@@ -142,8 +142,8 @@ var changes = []change{
 		leads.api.Open()
 		return all, leads
 	}},
-	// It keeps the Lease: nobody knows that another one would reach the broker. Kafka's brokers tell clients where they
-	// are, past any way to them.
+	// It keeps the Lease: no process knows that another one would reach the broker. Kafka's brokers tell clients where
+	// they are, past any way to them.
 	{"cut off from the broker, if that is NATS", func(r *fixture, all []*replica, leads *replica) ([]*replica, *replica) {
 		if leads.broker != nil {
 			leads.broker.Sever()

@@ -89,8 +89,8 @@ func TestOperations_a_password_is_rotated(t *testing.T) {
 	b.stop()
 }
 
-// The broker permits an object's subject to nobody, not even for a rejection. Everything else goes on, across a kill,
-// and the object follows when it is permitted.
+// The broker permits an object's subject to no client, not even for a rejection. Everything else goes on, across a
+// kill, and the object follows when it is permitted.
 func TestBridge_goes_on_without_an_object_whose_subject_is_forbidden(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "[]")

@@ -55,7 +55,7 @@ func inOrder(line string, words []string) bool {
 }
 
 // A reader that has enough, as head does, ends the bridge as a stop does.
-func TestRun_ends_cleanly_if_nobody_reads_its_output_any_more(t *testing.T) {
+func TestRun_ends_cleanly_if_its_output_is_not_read_any_more(t *testing.T) {
 	t.Parallel()
 	r := bareRig(t, controlplane.ForTest(t, controlplane.Config{}))
 	r.configMap("default", "first", nil)

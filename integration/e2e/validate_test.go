@@ -96,7 +96,7 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 	})
 	require.NoError(t, err)
 	r.validates(0,
-		`pipelines\[0\].oversize: bucket KUBERNETES-objects keeps objects for 1h0m0s, and the stream events for ever: .* \(warning\)`)
+		`pipelines\[0\].oversize: bucket KUBERNETES-objects keeps objects for 1h0m0s, and the stream events .* \(warning\)`)
 
 	// A stream that must not be used, one that costs something, and none to ask about.
 	r.configure(`[{resource: pods}]`)
@@ -191,7 +191,7 @@ func TestValidate_asks_Kafka_and_disturbs_no_bridge(t *testing.T) {
 	as("")
 	r.validates(2, `pipelines\[0\].sink.kafka: `+guarded+`: .*expects TLS on this port, and none is configured.*`)
 	as(", tls: {}")
-	r.validates(2, `pipelines\[0\].sink.kafka: `+guarded+`: .*signed by nobody known here; name its CA.*`)
+	r.validates(2, `pipelines\[0\].sink.kafka: `+guarded+`: .*signed by an unknown CA; name that CA.*`)
 	require.NoError(t, os.WriteFile(password, []byte("secret\n"), 0o600))
 	as(fmt.Sprintf(", tls: {caFile: %s}", cluster.CAFile()))
 	r.validates(0, durable)

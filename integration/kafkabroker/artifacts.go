@@ -45,7 +45,7 @@ func Version() string {
 // What is missing in the cache, .cache in the repository or the directory that KUBE_EVENTBRIDGE_CACHE names, is fetched
 // first, with mvn and its usual settings: 41 MB of jars, and some 20 MB that mvn itself needs. Then a broker runs once
 // for some seconds, so that java can keep its classes in a form that halves the time of each later start (48 MB, per
-// version of java). Progress goes to log as lines of text, to nobody if log is nil. Processes that call Install at the
+// version of java). Progress goes to log as lines of text, nowhere if log is nil. Processes that call Install at the
 // same time do it once: the others wait. What was cut short leaves nothing that looks complete. The working directory
 // does not matter.
 //

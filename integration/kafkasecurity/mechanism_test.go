@@ -31,8 +31,8 @@ func TestClient_proves_who_it_is(t *testing.T) {
 			works(t, client(t, c, "SASL_SSL", kafka.Config{Auth: auth(t, c, mechanism, "alice", "wonderland"), TLS: trusting}))
 		})
 	}
-	t.Run("nobody", func(t *testing.T) { works(t, client(t, c, "PLAINTEXT", kafka.Config{})) })
-	t.Run("nobody over TLS", func(t *testing.T) { works(t, client(t, c, "SSL", kafka.Config{TLS: trusting})) })
+	t.Run("no user", func(t *testing.T) { works(t, client(t, c, "PLAINTEXT", kafka.Config{})) })
+	t.Run("no user over TLS", func(t *testing.T) { works(t, client(t, c, "SSL", kafka.Config{TLS: trusting})) })
 	for _, listener := range []string{"MTLS", "MTLS12"} {
 		t.Run(listener, func(t *testing.T) {
 			cert, key := must.Get2(c.Certificate("alice"))(t)

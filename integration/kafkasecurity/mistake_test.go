@@ -27,7 +27,7 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 		return kafka.Auth{Mechanism: kafka.OAuthBearer, TokenFile: tokenFile(t, token)}
 	}
 	const (
-		unknownCA = "ask for topics: the broker's certificate is signed by nobody known here; name its CA: tls: failed to " +
+		unknownCA = "ask for topics: the broker's certificate is signed by an unknown CA; name that CA: tls: failed to " +
 			"verify certificate: x509: certificate signed by unknown authority"
 		wantsTLS = "ask for topics: the broker expects TLS on this port, and none is configured: unexpected EOF: broker " +
 			"appears to be expecting TLS"

@@ -119,7 +119,7 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 		rounds                  = 2
 	)
 	c := kafkabroker.ForTest(t, kafkabroker.Config{
-		// On a busy machine nobody answers within two.
+		// On a busy machine no broker answers within two.
 		Brokers: 3, Listeners: listeners(), Properties: map[string]string{"broker.session.timeout.ms": "4000"},
 	})
 	r := newTopic(t, c, partitions, nil)

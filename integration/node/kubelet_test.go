@@ -12,8 +12,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 )
 
-// kubeletConfig lets everybody ask the kubelet, as nobody else is in its network, has volumes follow their ConfigMaps
-// within seconds, and nothing evicted. That cgroups of version 1 are no longer welcome is of no concern here.
+// kubeletConfig lets every client ask the kubelet, as no other one is in its network, has volumes follow their
+// ConfigMaps within seconds, and nothing evicted. That cgroups of version 1 are no longer welcome is of no concern
+// here.
 const kubeletConfig = `
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration

@@ -164,7 +164,7 @@ func pipelineOf(c *config.Config, name string) *config.Pipeline {
 	return &c.Pipelines[i]
 }
 
-// closeStores closes the checkpoints that nobody else has.
+// closeStores closes the checkpoints that no other pipeline has.
 func closeStores(members []*member) error {
 	var all errgroup.Group // at once, since each waits for its broker
 	for _, m := range members {

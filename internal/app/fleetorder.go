@@ -79,7 +79,7 @@ func (f *fleet) continueBy(ctx context.Context, o *order, next *plan) {
 	all.Wait()
 }
 
-// abandoned returns the members that end and whose checkpoints nobody goes on with.
+// abandoned returns the members that end and whose checkpoints no other one goes on with.
 func abandoned(next *plan) []*member {
 	return slices.DeleteFunc(slices.Clone(next.going), func(m *member) bool {
 		return slices.ContainsFunc(next.coming, func(o *member) bool { return o.keeps && o.store == m.store })

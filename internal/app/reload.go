@@ -37,13 +37,13 @@ type configStatus struct {
 	RefusedAt time.Time
 }
 
-// glance is what a file has at a time.
-type glance struct {
+// fileState is what a file has at a time.
+type fileState struct {
 	data []byte
 	err  error
 }
 
-func (l glance) same(o glance) bool {
+func (l fileState) same(o fileState) bool {
 	return bytes.Equal(l.data, o.data) && (l.err == nil) == (o.err == nil) &&
 		(l.err == nil || l.err.Error() == o.err.Error())
 }
@@ -55,9 +55,9 @@ func lasts(file string) bool {
 	return err != nil || info.Mode().IsRegular() // what is gone may come back
 }
 
-func lookAt(file string) glance {
+func lookAt(file string) fileState {
 	data, err := config.Read(file)
-	return glance{data, err}
+	return fileState{data, err}
 }
 
 // outcome is what became of a file.
@@ -73,8 +73,8 @@ const (
 type reloads struct {
 	process *process
 	// last is what was tried last, settling what has changed since and may not be all yet; tried when that was.
-	last     glance
-	settling *glance
+	last     fileState
+	settling *fileState
 	tried    time.Time
 
 	mu     sync.Mutex
@@ -84,7 +84,7 @@ type reloads struct {
 
 // newReloads returns the reloads of a process that goes by what it has read of a file.
 func newReloads(p *process, file string, data []byte) *reloads {
-	r := &reloads{process: p, last: glance{data: data}, status: configStatus{File: file, LoadedAt: time.Now()}}
+	r := &reloads{process: p, last: fileState{data: data}, status: configStatus{File: file, LoadedAt: time.Now()}}
 	r.total = metric.NewCounter("config_reloads_total")
 	for _, o := range []outcome{applied, unchanged, refused} {
 		r.total.WithLabelValues(string(o))
@@ -144,8 +144,8 @@ func (p *process) reload(ctx context.Context, hangups <-chan os.Signal) {
 	}
 }
 
-// see takes a glance into account: at once where that was asked for, else when it has settled.
-func (r *reloads) see(ctx context.Context, now glance, asked bool) {
+// see takes what the file has into account: at once where that was asked for, else when it has settled.
+func (r *reloads) see(ctx context.Context, now fileState, asked bool) {
 	again := r.now().Err != nil && time.Since(r.tried) >= retryEvery
 	switch {
 	case asked:
@@ -173,7 +173,7 @@ func (r *reloads) see(ctx context.Context, now glance, asked bool) {
 }
 
 // load has the process go by what the file has. An error says why it does not.
-func (r *reloads) load(ctx context.Context, now glance) error {
+func (r *reloads) load(ctx context.Context, now fileState) error {
 	if now.err != nil {
 		return now.err
 	}

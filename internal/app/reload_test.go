@@ -26,16 +26,16 @@ func TestReloads_wait_until_a_file_has_settled(t *testing.T) {
 	file := apptest.Configured(t, api, "[{resource: pods}]")
 	p, first := assembled(t, file, &output{}), lookAt(file).data
 	p.reloads = newReloads(p, file, first)
-	gone, bad, good := glance{err: errors.New("it is gone")}, glance{data: []byte("{}")},
-		glance{data: []byte(strings.Replace(string(first), "resource: pods", "resource: nodes", 1))}
+	gone, bad, good := fileState{err: errors.New("it is gone")}, fileState{data: []byte("{}")},
+		fileState{data: []byte(strings.Replace(string(first), "resource: pods", "resource: nodes", 1))}
 	for i, step := range []struct {
-		now           glance
+		now           fileState
 		asked         bool
 		failed, taken bool
 	}{
-		{glance{data: first}, false, false, false},
+		{fileState{data: first}, false, false, false},
 		{gone, false, false, false},
-		{glance{data: first}, false, false, false},
+		{fileState{data: first}, false, false, false},
 		{bad, false, false, false},
 		{gone, false, false, false},
 		{bad, false, false, false},
@@ -44,7 +44,7 @@ func TestReloads_wait_until_a_file_has_settled(t *testing.T) {
 		{good, false, false, true},
 		{good, false, false, true},
 		{bad, true, true, true},
-		{glance{data: first}, true, false, false},
+		{fileState{data: first}, true, false, false},
 	} {
 		p.reloads.see(t.Context(), step.now, step.asked)
 		taken := p.current.Pipelines[0].Resources[0].Resource.Plural == "nodes"

@@ -42,7 +42,7 @@ func kinds() []kind {
 		},
 		{
 			op: "gap", typ: encode.TypeGap,
-			says: "Between two versions changes may have happened that nobody can name any more.", data: "gap", marker: true,
+			says: "Between two versions changes may have happened that are not known any more.", data: "gap", marker: true,
 		},
 		{
 			op: "snapshot-started", typ: encode.TypeSnapshotStarted, says: "What exists at a version follows.",

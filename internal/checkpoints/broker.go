@@ -130,7 +130,7 @@ func waiting() string {
 		"and ends with exit code 1; it loses nothing.", watchFor)
 }
 
-// changeAtBroker changes a checkpoint that nobody commits to for a while.
+// changeAtBroker changes a checkpoint that no process commits to for a while.
 func changeAtBroker(
 	ctx context.Context, at broker, decide func(*checkpoint.State) (*Change, error),
 ) (backup string, err error) {

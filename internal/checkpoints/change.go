@@ -12,7 +12,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 )
 
-// ChoiceError says that what was asked for is none of what there is.
+// ChoiceError says that what was asked for is not there.
 type ChoiceError struct{ err error }
 
 // Error implements error.

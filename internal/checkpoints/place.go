@@ -24,7 +24,7 @@ type Found struct {
 type Place interface {
 	// String names it for a person.
 	String() string
-	// Look returns what the checkpoint holds, and disturbs nobody. A checkpoint that was never written has the zero
+	// Look returns what the checkpoint holds, and disturbs no process. A checkpoint that was never written has the zero
 	// identity.
 	Look(ctx context.Context) (*Found, error)
 	// Running is a [*RunningError] if a bridge is seen to run with the checkpoint now. At a broker that takes a while,

@@ -229,7 +229,7 @@ func lookAny(
 }
 
 // offline finds a resource without a cluster: one that API servers have by themselves, or one that is named with a
-// group that is none of theirs, which is believed to be a plural and to be in namespaces.
+// group that is not one of theirs, which is believed to be a plural and to be in namespaces.
 func offline(name config.ResourceName) (source.Resource, error) {
 	r := source.Resource{Group: name.Group, Version: name.Version, Resource: name.Plural}
 	inGroup := name.Group != "" || name.Version != ""

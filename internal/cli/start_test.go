@@ -123,7 +123,7 @@ func TestRun_names_the_flag_for_another_directory(t *testing.T) {
 // fails runs args, which must end with code and one error that has all of wants.
 func fails(t *testing.T, args []string, code int, wants ...string) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // else what does not fail runs for ever
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // else what does not fail runs without an end
 	defer stop()
 	var stderr output
 	got := execute(ctx, args, &cmdutil.Streams{Out: io.Discard, Err: &stderr})

@@ -44,7 +44,7 @@ func TestLoad_warns_of_what_Kafka_takes_and_somebody_pays_for(t *testing.T) {
 		token      = "sasl.mechanism: oauthbearer shows the token to whoever reads the network; add tls beside sasl"
 		secret     = "sasl.tokenURL: http shows the client's secret and the token to whoever reads the network; use https"
 		tombstones = "create.settings.cleanup.policy: compaction without tombstones keeps the last event of each deleted " +
-			"object for ever; set tombstones: true, or cleanup.policy: delete"
+			"object without an end; set tombstones: true, or cleanup.policy: delete"
 	)
 	for _, c := range []struct {
 		sink string

@@ -87,7 +87,7 @@ func checkKafka(c *checker, path string, k *Kafka) {
 	}
 	if k.compacts() && !k.Tombstones {
 		c.Warn(path+".create.settings.cleanup.policy",
-			"compaction without tombstones keeps the last event of each deleted object for ever; "+
+			"compaction without tombstones keeps the last event of each deleted object without an end; "+
 				"set tombstones: true, or cleanup.policy: delete")
 	}
 	if k.SASL != nil {

@@ -113,7 +113,7 @@ var resourceKeys = []rule{
 			every resource of a group that can be listed and watched, "*" those of all groups, as they come and go; an
 			entry that names a resource, or its group, takes it from a wildcard in the namespaces that they share, or with
 			a namespaceSelector in all that the wildcard has. With "*" come Secrets (whose values stay here), events and
-			leases, which change more than all the rest: exclude what nobody reads. Required.`,
+			leases, which change more than all the rest: exclude what no consumer reads. Required.`,
 	},
 	{"exclude", list(aResource).Unique(), "[]", `What a wildcard leaves out, such as [events,
 		leases.coordination.k8s.io, "*.metrics.k8s.io"]. A name without a group is left out of every group.`},

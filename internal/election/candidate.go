@@ -61,7 +61,7 @@ func (c *Candidate) Identity() string { return c.cfg.Identity }
 // Term returns the number of the newest term in which this process has led; 0 where it has not.
 func (c *Candidate) Term() int64 { return c.number.Load() }
 
-// Leader returns the identity of who holds the Lease, as far as is known; empty where nobody does.
+// Leader returns the identity of who holds the Lease, as far as is known; empty where no process does.
 func (c *Candidate) Leader() string {
 	if l := c.leader.Load(); l != nil {
 		return *l
@@ -218,7 +218,7 @@ func (c *Candidate) report(ctx context.Context, err error) {
 	}
 }
 
-// holderOf returns who holds a Lease; empty where nobody does.
+// holderOf returns who holds a Lease; empty where no process does.
 func holderOf(l *v1.Lease) string {
 	if l == nil || l.Spec.HolderIdentity == nil {
 		return ""

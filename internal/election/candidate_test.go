@@ -331,7 +331,7 @@ func TestCandidate_that_is_stopped_while_it_takes_the_lease_gives_it_back(t *tes
 		stop()
 		assert.NoError(t, <-done)
 		if l, _ := s.get(); *l.Spec.HolderIdentity != "" {
-			t.Errorf("nobody runs, and the lease is %q's for %d s", *l.Spec.HolderIdentity, *l.Spec.LeaseDurationSeconds)
+			t.Errorf("no process runs, and the lease is %q's for %d s", *l.Spec.HolderIdentity, *l.Spec.LeaseDurationSeconds)
 		}
 	})
 }

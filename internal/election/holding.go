@@ -109,15 +109,15 @@ func (h *holding) release(ctx context.Context) {
 	}
 }
 
-// giveBack makes the Lease nobody's if it is this process's: in the state that it is known in, or, where that is nil or
+// giveBack makes the Lease free if it is this process's: in the state that it is known in, or, where that is nil or
 // not the newest, whatever it is.
 func (c *Candidate) giveBack(ctx context.Context, known *v1.Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	give := func(lease *v1.Lease) error {
-		nobody, atOnce := "", int32(1)
+		none, atOnce := "", int32(1)
 		lease = lease.DeepCopy()
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &nobody, &atOnce
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &none, &atOnce
 		_, err := c.cfg.Client.Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	}

@@ -46,7 +46,7 @@ type Answer struct {
 	stranger string
 }
 
-// Stranger returns an error that says that the answer is none of a bridge that knows what.
+// Stranger returns an error that says that the answer is not that of a bridge that knows what.
 func (a *Answer) Stranger(what string) error {
 	return fmt.Errorf("%s, and none of a bridge that %s", a.stranger, what)
 }

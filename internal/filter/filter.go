@@ -14,7 +14,7 @@ import (
 
 // Why a change is not published, in a word.
 const (
-	// Operation: it is none of the operations that are asked for.
+	// Operation: it is not one of the operations that are asked for.
 	Operation = "operation"
 	// Unchanged: it is an update, and nothing is different but what is ignored.
 	Unchanged = "unchanged"

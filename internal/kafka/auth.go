@@ -27,8 +27,8 @@ const (
 // Mechanisms returns what [Auth].Mechanism may be.
 func Mechanisms() []string { return []string{Plain, ScramSHA256, ScramSHA512, OAuthBearer} }
 
-// Auth is how the client proves who it is. The zero Auth is nobody. However it is formatted, logged or encoded, it says
-// [redacted], unless fmt reaches it through an unexported field.
+// Auth is how the client proves who it is. The zero Auth is no user. However it is formatted, logged or encoded, it
+// says [redacted], unless fmt reaches it through an unexported field.
 type Auth struct {
 	// Mechanism is one of [Mechanisms]. PLAIN and OAUTHBEARER show the password or token to whoever reads a connection
 	// without TLS.
@@ -61,7 +61,7 @@ func (Auth) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText implements [encoding.TextMarshaler], which JSON and YAML encoders use, without telling anything.
 func (Auth) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// mechanism returns nil for nobody. The error says everything that is wrong with a, and no secret.
+// mechanism returns nil for no user. The error says everything that is wrong with a, and no secret.
 func (a Auth) mechanism() (sasl.Mechanism, error) {
 	if err := a.validate(); err != nil {
 		return nil, err

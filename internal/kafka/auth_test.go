@@ -28,7 +28,7 @@ func TestAuth_names_everything_that_is_wrong(t *testing.T) {
 		auth Auth
 		want []string
 	}{
-		"nobody":                  {Auth{}, nil},
+		"anonymous":               {Auth{}, nil},
 		"PLAIN":                   {Auth{Mechanism: Plain, User: "u", Password: "hunter2"}, nil},
 		"SCRAM-SHA-256":           {Auth{Mechanism: ScramSHA256, User: "u", Password: "hunter2"}, nil},
 		"SCRAM-SHA-512":           {Auth{Mechanism: ScramSHA512, User: "u", Password: "hunter2"}, nil},

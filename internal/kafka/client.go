@@ -51,7 +51,7 @@ type Client struct {
 	dialer    *dialer
 	transport *kafkago.Transport
 	client    *kafkago.Client
-	harbour   *harbour
+	coalescer *coalescer
 	// life ends when the client is closed.
 	life context.Context
 	end  context.CancelFunc
@@ -95,7 +95,7 @@ func NewClient(c Config) (*Client, error) {
 		cfg: c, addr: addr, dialer: d, transport: transport, client: &kafkago.Client{Addr: addr, Transport: transport},
 		life: life, end: end,
 	}
-	client.harbour = newHarbour(client.send)
+	client.coalescer = newCoalescer(client.send)
 	return client, nil
 }
 
@@ -105,7 +105,7 @@ func (c *Client) Close() {
 	c.end()
 	c.dialer.close()
 	c.transport.CloseIdleConnections()
-	c.harbour.close()
+	c.coalescer.close()
 }
 
 // renew throws the connections away, and what is known of the cluster: a connection that died unnoticed costs a whole

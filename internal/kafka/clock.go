@@ -15,7 +15,7 @@ import (
 //
 // The zero Clock is ready for use, by several goroutines.
 type Clock struct {
-	// read is for tests: the machine's time, and how long it has run, which nobody sets.
+	// read is for tests: the machine's time, and how long it has run, which is not set.
 	read func() (machine time.Time, running time.Duration)
 
 	mu    sync.Mutex

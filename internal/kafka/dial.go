@@ -14,7 +14,7 @@ import (
 )
 
 // dialer opens connections which always have a deadline: kafka-go takes it away for the SASL exchange, where a broker
-// that freezes would hang the client for ever. It knows the connections that are open, because kafka-go does not end
+// that freezes would hang the client. It knows the connections that are open, because kafka-go does not end
 // what waits on one for an answer.
 type dialer struct {
 	net.Dialer

@@ -110,7 +110,7 @@ func lookAtTLS(err error) string {
 	)
 	switch {
 	case errors.As(err, &authority):
-		return "the broker's certificate is signed by nobody known here; name its CA"
+		return "the broker's certificate is signed by an unknown CA; name that CA"
 	case errors.As(err, &name):
 		return "the broker's certificate is for another name; connect by one that it has, or give that as the server's name"
 	case errors.As(err, &invalid):

@@ -73,7 +73,7 @@ func TestExplain_says_what_to_look_at(t *testing.T) {
 		},
 		"authority": {
 			err: wrong(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}),
-			want: "the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify certificate: " +
+			want: "the broker's certificate is signed by an unknown CA; name that CA: tls: failed to verify certificate: " +
 				"x509: certificate signed by unknown authority",
 		},
 		"name": {
@@ -157,7 +157,7 @@ func TestClient_says_which_mistake_it_is(t *testing.T) {
 		hangsUp   = closed + ": "
 		mechanism = "the broker does not offer the SASL mechanism that is configured: error 33"
 		noSASL    = "SASL is configured, and the broker has none on this port: error 34"
-		unknownCA = "the broker's certificate is signed by nobody known here; name its CA: tls: failed to verify " +
+		unknownCA = "the broker's certificate is signed by an unknown CA; name that CA: tls: failed to verify " +
 			"certificate: x509: certificate signed by unknown authority"
 		certWanted = "the broker asks for a client certificate, and none is configured: remote error: tls: certificate " +
 			"required"

@@ -28,7 +28,7 @@ func (c *Client) Produce(
 		if err != nil {
 			return err
 		}
-		if !c.harbour.take(leader, p) {
+		if !c.coalescer.take(leader, p) {
 			return ErrClosed
 		}
 		select {
@@ -36,7 +36,7 @@ func (c *Client) Produce(
 			offset = d.offset
 			return d.err
 		case <-ctx.Done():
-			c.harbour.withdraw(leader, p)
+			c.coalescer.withdraw(leader, p)
 			return ctx.Err()
 		}
 	})
@@ -82,8 +82,8 @@ const (
 // errMissing says that an answer does not say what became of a parcel.
 var errMissing = errors.New("the answer leaves the partition out")
 
-// harbour is where parcels wait for a request to their broker.
-type harbour struct {
+// coalescer is where parcels wait for a request to their broker.
+type coalescer struct {
 	// send makes one request to a broker, and returns what became of each parcel, in their order. An error means that
 	// there was no answer.
 	send func(leader int32, load []*parcel) ([]delivery, error)
@@ -91,11 +91,11 @@ type harbour struct {
 
 	mu     sync.Mutex
 	closed bool
-	docks  map[int32]*dock
+	queues map[int32]*brokerQueue
 }
 
-// dock has what waits for one broker.
-type dock struct {
+// brokerQueue has what waits for one broker.
+type brokerQueue struct {
 	waiting []*parcel
 	// under counts requests that are under way, other than those of partitions which are apart.
 	under int
@@ -106,21 +106,22 @@ type dock struct {
 	size int
 }
 
-func newHarbour(send func(int32, []*parcel) ([]delivery, error)) *harbour {
-	return &harbour{send: send, docks: map[int32]*dock{}}
+func newCoalescer(send func(int32, []*parcel) ([]delivery, error)) *coalescer {
+	return &coalescer{send: send, queues: map[int32]*brokerQueue{}}
 }
 
-// take accepts a parcel, which is sent as soon as there is a request for it. It returns false if the harbour is closed.
-func (h *harbour) take(leader int32, p *parcel) bool {
+// take accepts a parcel, which is sent as soon as there is a request for it. It returns false if the coalescer is
+// closed.
+func (h *coalescer) take(leader int32, p *parcel) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return false
 	}
-	d := h.docks[leader]
+	d := h.queues[leader]
 	if d == nil {
-		d = &dock{apart: map[place]bool{}}
-		h.docks[leader] = d
+		d = &brokerQueue{apart: map[place]bool{}}
+		h.queues[leader] = d
 	}
 	switch {
 	case d.apart[p.place]:
@@ -136,10 +137,10 @@ func (h *harbour) take(leader int32, p *parcel) bool {
 }
 
 // withdraw takes a parcel back if it is not on its way yet.
-func (h *harbour) withdraw(leader int32, p *parcel) {
+func (h *coalescer) withdraw(leader int32, p *parcel) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d := h.docks[leader]
+	d := h.queues[leader]
 	for i, w := range d.waiting {
 		if w == p {
 			d.waiting = append(d.waiting[:i], d.waiting[i+1:]...)
@@ -149,7 +150,7 @@ func (h *harbour) withdraw(leader int32, p *parcel) {
 }
 
 // close refuses what comes, and waits for the end of what is under way.
-func (h *harbour) close() {
+func (h *coalescer) close() {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
@@ -157,7 +158,7 @@ func (h *harbour) close() {
 }
 
 // ply carries loads until nothing waits any more.
-func (h *harbour) ply(leader int32, d *dock) {
+func (h *coalescer) ply(leader int32, d *brokerQueue) {
 	for load := h.next(d); len(load) > 0; load = h.next(d) {
 		h.carry(leader, d, load)
 	}
@@ -165,7 +166,7 @@ func (h *harbour) ply(leader int32, d *dock) {
 
 // next returns what the next request of several parcels has, when it is time for it. Where nothing waits, there is one
 // request less under way.
-func (h *harbour) next(d *dock) []*parcel {
+func (h *coalescer) next(d *brokerQueue) []*parcel {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for early := d.early(); early > 0; early = d.early() {
@@ -180,8 +181,8 @@ func (h *harbour) next(d *dock) []*parcel {
 	return load
 }
 
-// early returns how long the next request waits for company. The caller holds the harbour's mu.
-func (d *dock) early() time.Duration {
+// early returns how long the next request waits for company. The caller holds the coalescer's mu.
+func (d *brokerQueue) early() time.Duration {
 	if d.size < busy {
 		return 0
 	}
@@ -189,8 +190,8 @@ func (d *dock) early() time.Duration {
 }
 
 // load takes the parcels of the next request out of what waits: the oldest ones, and one of a partition. The caller
-// holds the harbour's mu.
-func (d *dock) load() (load []*parcel) {
+// holds the coalescer's mu.
+func (d *brokerQueue) load() (load []*parcel) {
 	size, left := 0, d.waiting[:0]
 	in := make(map[place]bool, len(d.waiting))
 	for _, p := range d.waiting {
@@ -212,7 +213,7 @@ func (d *dock) load() (load []*parcel) {
 
 // carry makes one request. Partitions that had no answer, or a late one, together with others, are apart from then on,
 // until they have had one in time.
-func (h *harbour) carry(leader int32, d *dock, load []*parcel) {
+func (h *coalescer) carry(leader int32, d *brokerQueue, load []*parcel) {
 	began := time.Now()
 	deliveries, err := h.send(leader, load)
 	late := err != nil || time.Since(began) > slow

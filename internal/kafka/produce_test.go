@@ -17,7 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// shore is what a harbour's requests come to.
+// shore is what a coalescer's requests come to.
 type shore struct {
 	mu sync.Mutex
 	// loads are the requests so far, each with its parcels in order.
@@ -69,18 +69,18 @@ func (s *shore) check(t *testing.T, want ...string) {
 	assert.Equal(t, want, s.loads, "requests")
 }
 
-func takeAll(t *testing.T, h *harbour, leader int32, all []*parcel) {
+func takeAll(t *testing.T, h *coalescer, leader int32, all []*parcel) {
 	t.Helper()
 	for _, p := range all {
-		require.True(t, h.take(leader, p), "the harbour is closed")
+		require.True(t, h.take(leader, p), "the coalescer is closed")
 		synctest.Wait() // so that what is sent at once is sent in this order
 	}
 }
 
-func TestHarbour_sends_at_once_and_then_what_has_come_meanwhile(t *testing.T) {
+func TestCoalescer_sends_at_once_and_then_what_has_come_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shore{answer: after(10 * time.Millisecond)}
-		h := newHarbour(s.send)
+		h := newCoalescer(s.send)
 		all := parcelsOf(0, 1, 2, 3, 3, 4)
 		takeAll(t, h, 7, all)
 		takeAll(t, h, 8, parcelsOf(9))
@@ -91,14 +91,14 @@ func TestHarbour_sends_at_once_and_then_what_has_come_meanwhile(t *testing.T) {
 		}
 		h.close()
 		s.check(t, "7: t/0", "7: t/1", "8: t/9", "7: t/2 t/3 t/4", "7: t/3") // one batch of a partition at a time
-		assert.False(t, h.take(7, parcelOf(0, 10)), "a closed harbour takes something")
+		assert.False(t, h.take(7, parcelOf(0, 10)), "a closed coalescer takes something")
 	})
 }
 
-func TestHarbour_bounds_requests_of_several_batches(t *testing.T) {
+func TestCoalescer_bounds_requests_of_several_batches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shore{answer: after(10 * time.Millisecond)}
-		h := newHarbour(s.send)
+		h := newCoalescer(s.send)
 		takeAll(t, h, 1, append(parcelsOf(0, 1), parcelOf(2, maxRequest-10), parcelOf(3, 11), parcelOf(4, 10),
 			parcelOf(5, maxRequest+1)))
 		h.close()
@@ -106,10 +106,10 @@ func TestHarbour_bounds_requests_of_several_batches(t *testing.T) {
 	})
 }
 
-func TestHarbour_does_not_send_what_was_withdrawn(t *testing.T) {
+func TestCoalescer_does_not_send_what_was_withdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shore{answer: after(10 * time.Millisecond)}
-		h := newHarbour(s.send)
+		h := newCoalescer(s.send)
 		all := parcelsOf(0, 1, 2, 3)
 		takeAll(t, h, 1, all)
 		h.withdraw(1, all[2])
@@ -119,7 +119,7 @@ func TestHarbour_does_not_send_what_was_withdrawn(t *testing.T) {
 	})
 }
 
-func TestHarbour_waits_for_company_while_much_is_handed_over(t *testing.T) {
+func TestCoalescer_waits_for_company_while_much_is_handed_over(t *testing.T) {
 	for name, c := range map[string]struct {
 		first       int // bytes of the first request
 		wait        time.Duration
@@ -139,7 +139,7 @@ func TestHarbour_waits_for_company_while_much_is_handed_over(t *testing.T) {
 	} {
 		must.RunInBubble(t, name, func(t *testing.T) {
 			s := &shore{answer: after(pace / 100)}
-			h := newHarbour(s.send)
+			h := newCoalescer(s.send)
 			takeAll(t, h, 1, []*parcel{parcelOf(0, c.first)})
 			<-time.After(c.wait)
 			takeAll(t, h, 1, parcelsOf(1, 2))
@@ -152,11 +152,11 @@ func TestHarbour_waits_for_company_while_much_is_handed_over(t *testing.T) {
 	}
 }
 
-func TestHarbour_keeps_requests_apart_also_where_two_wait(t *testing.T) {
+func TestCoalescer_keeps_requests_apart_also_where_two_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent []time.Duration
 		began := time.Now()
-		h := newHarbour(func(_ int32, load []*parcel) ([]delivery, error) {
+		h := newCoalescer(func(_ int32, load []*parcel) ([]delivery, error) {
 			sent = append(sent, time.Since(began))
 			return make([]delivery, len(load)), nil
 		})
@@ -168,7 +168,7 @@ func TestHarbour_keeps_requests_apart_also_where_two_wait(t *testing.T) {
 }
 
 // A partition whose replicas are slow holds up the others of its request once.
-func TestHarbour_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
+func TestCoalescer_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
 	for name, c := range map[string]struct {
 		took time.Duration
 		err  error
@@ -188,7 +188,7 @@ func TestHarbour_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
 				answer, _ := after(0)(load)
 				return answer, c.err
 			}
-			h := newHarbour(s.send)
+			h := newCoalescer(s.send)
 			round := func() {
 				all := parcelsOf(0, 1, 2, 3)
 				takeAll(t, h, 1, all)
@@ -217,14 +217,14 @@ func TestHarbour_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
 	}
 }
 
-func TestHarbour_tells_all_of_a_request_that_failed(t *testing.T) {
+func TestCoalescer_tells_all_of_a_request_that_failed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cut := errors.New("cut")
 		s := &shore{answer: func([]*parcel) ([]delivery, error) {
 			<-time.After(time.Millisecond)
 			return nil, cut
 		}}
-		h := newHarbour(s.send)
+		h := newCoalescer(s.send)
 		all := parcelsOf(0, 1, 2, 3)
 		takeAll(t, h, 1, all)
 		h.close()

@@ -17,7 +17,7 @@ import (
 	produceapi "github.com/segmentio/kafka-go/protocol/produce"
 )
 
-// leader returns the broker that leads a partition, as far as the library knows. Nobody is asked.
+// leader returns the broker that leads a partition, as far as the library knows. No broker is asked.
 func (c *Client) leader(ctx context.Context, p place) (int32, error) {
 	q := &question{place: p}
 	if _, err := c.transport.RoundTrip(ctx, c.addr, q); !errors.Is(err, errAnswered) {
@@ -65,7 +65,7 @@ func leaderOf(cluster protocol.Cluster, p place) (none protocol.Broker, _ error)
 	return b, nil
 }
 
-// send makes one Produce request, see [harbour].
+// send makes one Produce request, see [coalescer].
 func (c *Client) send(leader int32, load []*parcel) ([]delivery, error) {
 	ctx, cancel := context.WithTimeout(c.life, c.cfg.Timeout)
 	defer cancel()

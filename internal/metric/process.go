@@ -104,7 +104,7 @@ func process() []Metric {
 			Name: "config_reloads_total", Type: Counter, Labels: []string{"result"}, Optional: true,
 			Help: "Times that the configuration file was read again, by what became of it: applied, unchanged or refused; " +
 				"where it is read again.",
-			Look: "`applied` that nobody asked for: who changes the file?",
+			Look: "`applied` that was not asked for: who changes the file?",
 		},
 		{
 			Name: "shared_watches", Type: Gauge, Optional: true,

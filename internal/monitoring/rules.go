@@ -36,7 +36,7 @@ func Settle(text string, value func(name string) string) string {
 	return setting.ReplaceAllStringFunc(text, func(m string) string { return value(strings.Trim(m, "%")) })
 }
 
-// Defaults are the values of the settings that nobody has chosen; other, which may be nil, are those that somebody has.
+// Defaults are the values of the settings that are not chosen; other, which may be nil, are those that are.
 func Defaults(other map[string]string) func(name string) string {
 	return func(name string) string {
 		if v, ok := other[name]; ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrNoJetStream says that nobody listens where JetStream should.
+// ErrNoJetStream says that nothing listens where JetStream should.
 var ErrNoJetStream = errors.New("JetStream does not answer (is it enabled on the server and for this account?)")
 
 // What JetStream says by numbers (server/errors.json of nats-server).

@@ -70,7 +70,7 @@ func validateServer(s string) error {
 	switch u.Scheme {
 	case "nats", "tls", "ws", "wss":
 	default:
-		return fmt.Errorf("scheme %q is none of nats, tls, ws, wss", u.Scheme)
+		return fmt.Errorf("scheme %q is not one of nats, tls, ws, wss", u.Scheme)
 	}
 	if u.Hostname() == "" {
 		return errors.New("no host")

@@ -38,7 +38,7 @@ type Findings struct {
 }
 
 // Check asks the API server and the brokers of a configuration about everything in it. It changes nothing. The user
-// agent is what the API server's audit log has. The error says why nobody can be asked.
+// agent is what the API server's audit log has. The error says why nothing can be asked.
 func Check(ctx context.Context, cfg *config.Config, userAgent string) (Findings, error) {
 	c := checkup{cfg: cfg, userAgent: userAgent}
 	err := c.check(ctx)

@@ -117,7 +117,7 @@ func (a *server) restore(version uint64) {
 	a.history, a.version, a.compacted = kept, version, min(a.compacted, version)
 }
 
-// reinstall begins anew, without objects.
+// reinstall begins again, without objects.
 func (a *server) reinstall() {
 	a.history, a.objects, a.version, a.compacted = nil, map[string]object{}, 2, 2
 }

@@ -414,7 +414,7 @@ func unreached(err error) bool {
 	return errors.As(err, &lookup) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// away reports whether nobody answers, or a server that is starting, ending, or overloaded.
+// away reports whether no server answers, or a server that is starting, ending, or overloaded.
 func away(err error) bool {
 	var network *net.OpError // not net.Error: an answer of Kafka is one
 	var request *url.Error

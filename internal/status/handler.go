@@ -31,7 +31,7 @@ func Handler(c Config) http.Handler {
 	return mux
 }
 
-// plain says what follows, that nobody may take it for anything else, and that it is old at once.
+// plain says what follows, that it may not be taken for anything else, and that it is old at once.
 func plain(w http.ResponseWriter, contentType string) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)

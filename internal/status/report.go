@@ -81,7 +81,7 @@ type Problem struct {
 type LeaderElection struct {
 	// Leads says whether this process publishes.
 	Leads bool `json:"leads"`
-	// Identity is this process's, Leader that of the one that holds the lease; empty where nobody does.
+	// Identity is this process's, Leader that of the one that holds the lease; empty where no process does.
 	Identity string `json:"identity"`
 	Leader   string `json:"leader"`
 	// Term is the number of the term in which this process leads; absent where it does not.

@@ -208,7 +208,7 @@ func maskOf(v string) (mask string, ok bool) {
 
 var maskForm = regexp.MustCompile(`^\[redacted( hmac-sha256:[0-9a-f]{16})?\]$`)
 
-// plain reports whether a string can stand without quotes: nobody takes it for another type, or for several values.
+// plain reports whether a string can stand without quotes: no reader takes it for another type, or for several values.
 func plain(s string) bool {
 	if !printable(s) || strings.ContainsAny(s, " \",()→") || json.Valid([]byte(s)) {
 		return false

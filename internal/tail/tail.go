@@ -23,7 +23,7 @@ type Config struct {
 	Filter  Filter
 	Printer Printer
 	// Notice is told, in a line for a person, what is unusual about the messages, and at the end of what was asked for
-	// which part of the Filter matched none of them; nil: nobody is.
+	// which part of the Filter matched none of them; nil: no caller is.
 	Notice func(line string)
 }
 

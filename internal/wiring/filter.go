@@ -14,7 +14,7 @@ import (
 
 // filterOf returns which changes of a resource are published, nil if all are, and whether it takes their states before
 // to know.
-func filterOf(p *config.Pipeline, r *config.Resource) (f bridge.Filter, olds bool, err error) {
+func filterOf(p *config.Pipeline, r *config.Resource) (f bridge.Filter, previous bool, err error) {
 	ignored, err := paths(r.IgnoreChanges)
 	if err != nil {
 		return nil, false, err
@@ -32,10 +32,10 @@ func filterOf(p *config.Pipeline, r *config.Resource) (f bridge.Filter, olds boo
 		if c.Expression, err = filter.ParseExpression(r.Filter); err != nil {
 			return nil, false, err
 		}
-		olds = c.Expression.Old()
+		previous = c.Expression.Old()
 	}
 	if f := filter.New(c); f != nil {
-		return f, olds, nil
+		return f, previous, nil
 	}
 	return nil, false, nil
 }

@@ -37,7 +37,7 @@ func (w *Wiring) Streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.S
 		for _, k := range c.Encoding.Keep {
 			encoding.Keep = append(encoding.Keep, string(k))
 		}
-		filter, olds, err := filterOf(c, &r)
+		filter, previous, err := filterOf(c, &r)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -50,7 +50,7 @@ func (w *Wiring) Streams(c *config.Pipeline, id checkpoint.Identity) ([]bridge.S
 			one.Namespaces = []string{spec.Namespace}
 			spec.Says = fmt.Sprintf("%#v", one)
 			spec.Latest, spec.SkipSnapshot = r.Delivery == config.Latest, r.Snapshot == config.SnapshotNever
-			spec.Filter, spec.Olds, spec.Resync, spec.Encoding = filter, olds, r.Resync, encoding
+			spec.Filter, spec.Olds, spec.Resync, spec.Encoding = filter, previous, r.Resync, encoding
 			specs = append(specs, spec)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 // Check says what is wrong with the brokers or the topics for a sink of c, without making or changing anything, or
-// taking the place of another writer. A topic that is missing is none of it where it may be created. Warnings are what
+// taking the place of another writer. A topic that is missing is not wrong where it may be created. Warnings are what
 // loses events, or cannot be looked at. The error is a [*sink.UnusableError] where a topic must not be used, is
-// permanent ([sink.IsPermanent]) where the brokers refuse what is configured, and else says why nobody knows.
+// permanent ([sink.IsPermanent]) where the brokers refuse what is configured, and else says why that is not known.
 func Check(ctx context.Context, c Config) (warnings []string, err error) {
 	s, err := New(c)
 	if err != nil {

@@ -161,7 +161,7 @@ func TestSink_announces_the_epoch_of_the_pipeline_and_reads_it_back(t *testing.T
 	}
 }
 
-// Sinks follow one another when a session ends; a clock that begins anew would go back with the machine's.
+// Sinks follow one another when a session ends; a new clock would go back with the machine's.
 func TestNew_keeps_the_clock_that_it_is_given(t *testing.T) {
 	clock := &Clock{}
 	cfg := Config{Brokers: []string{"127.0.0.1:1"}, Cluster: "c", Pipeline: "p", Topic: "kubernetes", Clock: clock}

@@ -16,8 +16,8 @@ import (
 
 // renewEvery is how often a producer that runs takes another epoch and writes another barrier. A coordinator forgets a
 // transactional id that is not used for transactional.id.expiration.ms, a week by default, and would give the next
-// process an id of its own, which fences nobody. A partition forgets the epoch of a producer that does not write to it
-// for producer.id.expiration.ms, a day, and would take what an older process sends then.
+// process an id of its own, which fences no process. A partition forgets the epoch of a producer that does not write to
+// it for producer.id.expiration.ms, a day, and would take what an older process sends then.
 const renewEvery = 8 * time.Hour
 
 // renew keeps the pipeline's producer known, until ctx ends.

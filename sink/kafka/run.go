@@ -110,7 +110,7 @@ func (s *Sink) openAll(ctx context.Context, work *errgroup.Group, known []string
 	}
 }
 
-// end settles what is left when nobody else does any more. Calls of the log's methods fail.
+// end settles what is left when nothing else does any more. Calls of the log's methods fail.
 func (s *Sink) end(ctx context.Context, err error) {
 	if err == nil {
 		err = ctx.Err()

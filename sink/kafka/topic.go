@@ -158,8 +158,8 @@ func losses(settings map[string]string, tombstones bool) (problems []string) {
 	}
 	if compacted && !tombstones {
 		problems = append(problems,
-			settingCleanup+"="+settings[settingCleanup]+" without tombstones: the last event of each deleted object stays for "+
-				"ever")
+			settingCleanup+"="+settings[settingCleanup]+" without tombstones: the last event of each deleted object is never "+
+				"removed")
 	}
 	return problems
 }

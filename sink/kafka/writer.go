@@ -37,7 +37,7 @@ type term struct {
 }
 
 // begin takes the next epoch of the pipeline's producer. Without the permission for its transactional id the producer
-// is nobody's, and an older process that is still alive is not refused; where it has to be, that is an
+// is no writer's, and an older process that is still alive is not refused; where it has to be, that is an
 // [sink.UnusableError].
 func (w *writer) begin(ctx context.Context) error {
 	p, err := w.client.InitProducer(ctx, w.cfg.transactionalID(), nil)

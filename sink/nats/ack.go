@@ -82,7 +82,7 @@ func (p *publisher) answered(msg *gonats.Msg) {
 	}
 	switch {
 	case silent:
-		p.finish(i, m, done, sink.Receipt{}, p.nobody(m))
+		p.finish(i, m, done, sink.Receipt{}, p.noStream(m))
 	case err != nil:
 		p.finish(i, m, done, sink.Receipt{}, err)
 	case a.Error != nil:
@@ -121,8 +121,8 @@ func (p *publisher) finish(i int, m *sink.Message, done sink.Done, rc sink.Recei
 	done(rc, err)
 }
 
-// nobody makes an error of the answer that no stream listens to the subject of m.
-func (p *publisher) nobody(m *sink.Message) error {
+// noStream makes an error of the answer that no stream listens to the subject of m.
+func (p *publisher) noStream(m *sink.Message) error {
 	if !natsclient.CoveredByAny(p.cfg.Subjects, m.Subject) {
 		return sink.Permanent(fmt.Errorf("no stream takes this subject; stream %s is for %s", p.cfg.Stream,
 			strings.Join(p.cfg.Subjects, ", ")))

@@ -16,9 +16,9 @@ import (
 )
 
 // Check says what is wrong with the servers or the stream for a sink of c, without making or changing anything. A
-// stream that is missing is none of it, as the sink creates it. Warnings are what costs something. The error is a
+// stream that is missing is not wrong, as the sink creates it. Warnings are what costs something. The error is a
 // [*sink.UnusableError] where the stream must not be used, is permanent ([sink.IsPermanent]) where the servers refuse
-// what is configured, and else says why nobody knows. ctx has to have an end.
+// what is configured, and else says why that is not known. ctx has to have an end.
 func Check(ctx context.Context, c Config) (warnings []string, err error) {
 	ctx, js, end, err := ask(ctx, c)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/bucket"
 )
 
-// CheckBucket is [Check] for the bucket that [Sink.Keep] puts objects in. One that is missing is none of what is wrong,
+// CheckBucket is [Check] for the bucket that [Sink.Keep] puts objects in. One that is missing is not wrong,
 // as the sink creates it when it needs it.
 func CheckBucket(ctx context.Context, c Config) (warnings []string, err error) {
 	ctx, js, end, err := ask(ctx, c)

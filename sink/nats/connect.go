@@ -21,7 +21,7 @@ const (
 	firstWait = 20 * time.Millisecond
 )
 
-// connect makes a connection that reconnects for ever. closed is called once it never will again.
+// connect makes a connection that always reconnects. closed is called once it never will again.
 func (s *Sink) connect(ctx context.Context, closed func()) (*gonats.Conn, error) {
 	d := natsclient.NewDialer(ctx, connectTimeout, s.reconnecting)
 	cfg := s.cfg.Client

@@ -93,7 +93,7 @@ func TestRead_tries_again_where_a_consumer_was_refused(t *testing.T) {
 		"timeout":               {refuse(408, 10000, "timeout"), 6, false},
 		"stream not found":      {refuse(404, 10059, "stream not found"), 6, false},
 		"refused three times":   {refuse(400, 10139, "inactive threshold exceeds system limit"), 3, false},
-		"refused for ever":      {refuse(400, 10139, "inactive threshold exceeds system limit"), 1 << 30, true},
+		"refused every time":    {refuse(400, 10139, "inactive threshold exceeds system limit"), 1 << 30, true},
 		"full for a short time": {refuse(400, 10026, "maximum consumers limit reached"), 6, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -238,10 +238,10 @@ func TestCheckBucket_says_what_is_wrong_with_it_and_makes_none(t *testing.T) {
 				" keeps objects for 1h0m0s, and the stream events for 2h0m0s: what older events refer to is gone"},
 			"",
 		},
-		"not for ever": {
+		"not without a limit": {
 			func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, 0,
 			[]string{"bucket " + bucket +
-				" keeps objects for 1h0m0s, and the stream events for ever: what older events refer to is gone"},
+				" keeps objects for 1h0m0s, and the stream events without a limit: what older events refer to is gone"},
 			"",
 		},
 		"with an end": {

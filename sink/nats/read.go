@@ -24,7 +24,7 @@ const (
 	pullBytes    = 16 << 20
 	// pullWait is how long the broker waits for a message that is not there (yet).
 	pullWait = time.Second
-	// forgetAfter is how long the broker keeps a consumer that nobody asks: one that could not be removed.
+	// forgetAfter is how long the broker keeps a consumer that is not asked: one that could not be removed.
 	forgetAfter = time.Minute
 	// occupiedFor is how long such consumers may take the places of new ones.
 	occupiedFor = forgetAfter + 15*time.Second
@@ -86,7 +86,7 @@ func (r *reader) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Nobody waits for the answer: when this ends, there may be no time for it.
+	// The answer is not waited for: when this ends, there may be no time for it.
 	defer nc.PublishRequest(s.broker.api()+".CONSUMER.DELETE."+s.cfg.Stream+"."+name, nc.NewInbox(), nil) //nolint:errcheck // the broker forgets it by itself
 	if r.q.LastOfKey {
 		// What was the last of its key may not be any more: its successor is one that the consumer selects.
@@ -214,7 +214,7 @@ func (r *reader) consumer(ctx context.Context, js jetstream.JetStream) (string, 
 	return c.CachedInfo().Name, nil
 }
 
-// forgetAfter is how long the broker is to keep a consumer that nobody asks, as far as the stream allows it.
+// forgetAfter is how long the broker is to keep a consumer that is not asked, as far as the stream allows it.
 func (r *reader) forgetAfter() time.Duration {
 	if found := r.sink.stream.seen.Load(); found != nil && found.ConsumerLimits.InactiveThreshold > 0 {
 		return min(found.ConsumerLimits.InactiveThreshold, forgetAfter)
@@ -237,7 +237,7 @@ func (r *reader) denied(err error) error {
 	}
 	advice := "correct the limits of the stream and of the account"
 	if full {
-		advice = "let it have one consumer more, or remove one that nobody needs: nats consumer ls " + r.sink.cfg.Stream
+		advice = "let it have one consumer more, or remove one that is not needed: nats consumer ls " + r.sink.cfg.Stream
 	}
 	return &sink.UnusableError{
 		Target: "stream " + r.sink.cfg.Stream,

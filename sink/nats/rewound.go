@@ -19,12 +19,12 @@ type mark struct {
 }
 
 // doubtFor is how long a replica that was left behind may answer for the stream: longer than it takes to notice that it
-// leads nobody.
+// has no followers.
 const doubtFor = 15 * time.Second
 
 var errLeftBehind = errors.New("perhaps a replica that was left behind")
 
-// acknowledged is what nobody may take back.
+// acknowledged is what no server may take back.
 type acknowledged struct {
 	mu sync.Mutex
 	// furthest is the furthest message that was acknowledged, on any connection, or that Bounds told of. born is when the

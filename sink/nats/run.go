@@ -162,7 +162,7 @@ func (s *Sink) serve(ctx context.Context, nc *gonats.Conn, closed <-chan struct{
 	}
 }
 
-// unsure deals with a look at the stream that failed. One that nothing gave a reason for stops nobody: a cluster may
+// unsure deals with a look at the stream that failed. One that nothing gave a reason for stops no caller: a cluster may
 // acknowledge messages while it cannot answer questions.
 func (s *Sink) unsure(err error, routine bool) {
 	if !routine || errors.Is(err, errLeftBehind) {

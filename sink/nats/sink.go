@@ -39,7 +39,7 @@ type Sink struct {
 	broker    *broker
 	stream    *stream
 	publisher *publisher
-	deaf      atomic.Pointer[error] // why nothing can be read back; nil: something can, or nobody asks
+	deaf      atomic.Pointer[error] // why nothing can be read back; nil: something can, or no caller asks
 	// disconnects counts lost connections.
 	disconnects atomic.Uint64
 	// occupied is for consumers that somebody may have left behind.
@@ -119,7 +119,7 @@ func (s *Sink) Stats() Stats {
 }
 
 // reconnecting is called before each connection is made. Nothing may be sent on it before the stream was checked on it:
-// nobody begins to publish from here on, and while somebody still does there must be no connection.
+// no caller begins to publish from here on, and while one still does there must be no connection.
 func (s *Sink) reconnecting() error {
 	s.state.setLost()
 	if !s.publisher.publishing.TryLock() {

@@ -188,7 +188,7 @@ var rules = []struct {
 }{
 	{
 		func(c jetstream.StreamConfig) bool { return c.Mirror != nil },
-		"it is a mirror, to which nobody can publish", "publish to its origin, or use another stream",
+		"it is a mirror, which takes no messages of clients", "publish to its origin, or use another stream",
 	},
 	{
 		func(c jetstream.StreamConfig) bool { return c.Sealed },
@@ -196,7 +196,7 @@ var rules = []struct {
 	},
 	{
 		func(c jetstream.StreamConfig) bool { return c.Retention != jetstream.LimitsPolicy },
-		"its retention is not limits: messages that were read, or that nobody waits for, are removed", anotherStream,
+		"its retention is not limits: messages that were read, or that no consumer waits for, are removed", anotherStream,
 	},
 	{
 		func(c jetstream.StreamConfig) bool { return c.Storage == jetstream.MemoryStorage && c.Replicas <= 1 },

@@ -55,7 +55,7 @@ func testArrives(t *testing.T, h *Harness) {
 	for _, st := range log {
 		m, ok := want[st.ID]
 		if !ok {
-			t.Fatalf("the log has %s twice, or nobody published it", st.ID)
+			t.Fatalf("the log has %s twice, or it was not published", st.ID)
 		}
 		delete(want, st.ID)
 		h.compare(t, st, m)

@@ -165,7 +165,7 @@ func (h *Harness) have(t *testing.T, all []sink.Stored, published []*sink.Messag
 	for _, st := range all {
 		i := slices.IndexFunc(published, func(m *sink.Message) bool { return m.ID == st.ID })
 		if i < 0 {
-			t.Fatalf("nobody published %s", st.ID)
+			t.Fatalf("%s was not published", st.ID)
 		}
 		h.compare(t, st, published[i])
 		if p := places[i]; st.Sequence != p.Sequence || st.Partition != p.Partition {

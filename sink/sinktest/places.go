@@ -17,7 +17,7 @@ func testIdentity(t *testing.T, h *Harness) {
 		t.Error("no identity")
 	}
 	if h.Remake != nil && h.Own == nil {
-		h.Remake(t, 0) // nothing is lost: nobody was promised anything
+		h.Remake(t, 0) // nothing is lost: nothing was promised
 		again := ""
 		must.Succeed(t, "the identity of the new log", func() error {
 			if again = h.identity(t); again == id {

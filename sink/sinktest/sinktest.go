@@ -99,7 +99,7 @@ func Run(t *testing.T, newSink func(t *testing.T) *Harness) {
 		{"a log that was destroyed ends the run", testDestroyed},
 		{"a log that was made anew ends the run", testRemade},
 		{"a log that was made anew and published to by others ends the run", testRemadeByOthers},
-		{"a log that lost what nobody was promised does not end the run", testNothingPromised},
+		{"a log that lost what was not promised does not end the run", testNothingPromised},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, newSink(t)) })

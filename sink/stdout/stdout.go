@@ -203,7 +203,7 @@ func (s *Sink) write(ctx context.Context, b *buffer) error {
 			return ctx.Err()
 		case errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed), errors.Is(err, io.ErrClosedPipe):
 			return &sink.UnusableError{
-				Target: "standard output", Reason: "nobody reads it any more (" + err.Error() + ")",
+				Target: "standard output", Reason: "its reader is gone (" + err.Error() + ")",
 				Advice: "keep its reader running",
 				Cause:  err,
 			}

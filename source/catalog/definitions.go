@@ -115,7 +115,8 @@ func (c *Catalog) Gone(ctx context.Context, r source.Resource) bool {
 	}
 }
 
-// absent returns for how long a resource is not served; false where it is, or nobody knows: as long as its group fails.
+// absent returns for how long a resource is not served; false where it is, or that is not known: as long as its group
+// fails.
 func (c *Catalog) absent(r source.Resource) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

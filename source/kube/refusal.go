@@ -45,7 +45,7 @@ func tooLarge(err error) bool {
 }
 
 // Patience decides when a request for an old version is given up: at once where it cannot be answered, and after some
-// answers that say something else is wrong, or come too late. That nobody is there says nothing of the request.
+// answers that say something else is wrong, or come too late. That no server is there says nothing of the request.
 type Patience struct{ refusals int }
 
 // maxRefusals takes about half a minute.

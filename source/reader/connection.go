@@ -21,7 +21,7 @@ type connection interface {
 	Close()
 }
 
-// ownConnection is a watch that nobody else reads.
+// ownConnection is a watch that no other stream reads.
 type ownConnection struct {
 	body   io.ReadCloser
 	frames *rawjson.Reader

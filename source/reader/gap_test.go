@@ -238,7 +238,7 @@ func TestReader_reads_nothing_back_from_an_etcd_that_was_restored(t *testing.T) 
 	})
 }
 
-// The time in which nobody answers says nothing of what is asked for.
+// The time in which no server answers says nothing of what is asked for.
 func TestReader_waits_for_an_API_server_rather_than_make_the_gap_larger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := kubetest.NewCluster(t, 60, kubetest.Write{Rev: 3, Name: "a", UID: "u-a"},

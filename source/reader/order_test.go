@@ -64,7 +64,7 @@ func TestReader_lists_with_a_gap_where_the_position_is_too_old(t *testing.T) {
 			ResourceVersion: "4",
 		}}}
 		got, _ := runUntil(t, s, r, lines(r, 3))
-		// What the informer concludes about b, a tombstone, is none of the feed's business.
+		// What the informer concludes about b, a tombstone, does not concern the feed.
 		check(t, got, "gap 30", "added a@25 relist", "listed 30")
 		assert.Equal(t, 1, r.counted("expired"), "counted %v", r.reasons)
 	})

@@ -209,7 +209,7 @@ func (t *trail) release() {
 func withVersion(b *source.Body, version string) *source.Body {
 	raw := b.Bytes()
 	from, err := rawjson.FindVersion(raw)
-	// What was found is a part of raw, unless something is escaped in it, which nobody does to a number.
+	// What was found is a part of raw, unless something is escaped in it, which no writer does to a number.
 	at := cap(raw) - cap(from)
 	if err != nil || len(from) == 0 || !bytes.HasPrefix(raw[min(at, len(raw)):], from) {
 		return source.NewBody(raw)

@@ -184,7 +184,7 @@ func (o *occupancy) leave() {
 	}
 }
 
-// empty waits until nobody is inside, and ctx has not ended. One caller at a time.
+// empty waits until no caller is inside, and ctx has not ended. One caller at a time.
 func (o *occupancy) empty(ctx context.Context) error {
 	o.mu.Lock()
 	done := make(chan struct{})

@@ -162,7 +162,7 @@ func (f *form) owes(o *checkpoint.Owes) {
 	f.texts(&o.From, &o.Version, &o.Cause, &o.Message)
 	number(f, &o.Number)
 	if f.d != nil && o.List > sequence.Repair {
-		f.d.bad = true // nobody knows what to do
+		f.d.bad = true // it is not known what to do
 	}
 }
 

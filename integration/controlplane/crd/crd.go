@@ -42,7 +42,7 @@ func Install(ctx context.Context, cfg *rest.Config, crds ...*apiextensionsv1.Cus
 	if ctx.Err() != nil {
 		return fmt.Errorf("install CRDs: %w", context.Cause(ctx))
 	}
-	log.SetLogger(logr.New(log.NullLogSink{})) // else it complains on stderr, half a minute later, that nobody did
+	log.SetLogger(logr.New(log.NullLogSink{})) // else it complains on stderr, half a minute later, that it was not set
 	if _, err := envtest.InstallCRDs(rest.CopyConfig(cfg), envtest.CRDInstallOptions{CRDs: crds}); err != nil {
 		return fmt.Errorf("install CRDs: %w", err)
 	}

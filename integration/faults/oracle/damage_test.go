@@ -73,7 +73,7 @@ var damages = []struct {
 		})
 	}},
 	{"tell of an object that never was", P4, func(d *damaged) bool {
-		return d.change(func(i int) bool { return d.op(i) == Added }, func(e *Entry) { e.Name = "nobody" })
+		return d.change(func(i int) bool { return d.op(i) == Added }, func(e *Entry) { e.Name = "other" })
 	}},
 	{"repeat an entry", P5, func(d *damaged) bool { return d.repeat(func(*Entry) {}) }},
 	{

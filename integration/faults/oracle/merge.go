@@ -150,7 +150,7 @@ func (j *judge) violateRecord(p Promise, e *Entry, what string) {
 // merge puts the entries of one stream into one sequence, and numbers them: each partition's stand in its order, and
 // what is everywhere stands once, where all partitions have come to it. writers are the announcements, in the order of
 // each partition; they are everywhere too. A marker that not all partitions have is of a process that died over it, and
-// that nobody has written again.
+// that was not written again.
 func (j *judge) merge(lane, writers []*Entry) []*Entry {
 	m := merging{parts: make([][]*Entry, j.options.Partitions), left: map[string]int{}, placed: map[string]bool{}}
 	all := slices.Concat(lane, writers)

@@ -230,7 +230,7 @@ func (s *streamJudge) checkForm(l *line) {
 			s.violateLine(P1, l, "the broker refused it")
 		}
 	case l.Reason == "resync" && !s.judge.options.Resync, l.Reason == "deselected" && !s.mayEnd(l):
-		s.violateLine(P5, l, "nobody asked for it")
+		s.violateLine(P5, l, "it was not asked for")
 	case l.Reason == "deselected" && l.op != Deleted:
 		s.violateLine(P4, l, "it is deselected, and not deleted")
 	default:

@@ -26,7 +26,7 @@ func (s *streamJudge) checkResyncs() {
 		case m.Type == typeResyncStarted:
 			open[m.body.N] = m
 			if !s.judge.options.Resync && (lost == nil || lost.epoch != m.epoch) {
-				s.violateMark(m, "a resync, and nobody asked for it")
+				s.violateMark(m, "a resync that was not asked for")
 			}
 		case m.Type == typeResyncCompleted && before == nil:
 			s.violateMark(m, "it ends a resync that has not started")

@@ -178,7 +178,7 @@ func (o *object) excuse(h int, version, first uint64, alike bool) (counted, befo
 		switch {
 		case st.History != h || o.excused[i]:
 		case st.Version <= version:
-			// An end is that of an object which nobody was told of; what lives is as it was.
+			// An end is that of an object of which no stream was told; what lives is as it was.
 			o.excused[i] = !st.live() || o.repeats(i)
 		case i <= twin, st.Version < first && !o.published[i]:
 			o.excused[i], o.alike = true, o.alike || i <= twin

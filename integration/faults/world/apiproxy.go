@@ -92,7 +92,7 @@ func newAPIProxy(user *rest.Config, cert tls.Certificate) (*apiProxy, error) {
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ReadHeaderTimeout: time.Minute,
 	}
-	p.served.Go(func() { _ = p.server.ServeTLS(l, "", "") }) // it ends with close, and nobody else ends it
+	p.served.Go(func() { _ = p.server.ServeTLS(l, "", "") }) // it ends with close, and nothing else ends it
 	return p, nil
 }
 

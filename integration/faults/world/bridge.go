@@ -33,7 +33,7 @@ type Bridge struct {
 var errRuns = errors.New("start the bridge: it runs already")
 
 // StartBridge starts the bridge, and does not wait for anything: of replicas all that do not run, of which there has to
-// be one. If the last process of one has ended although nobody wanted it to, that is the error, see [ErrEnded], and
+// be one. If the last process of one has ended although no fault wanted it to, that is the error, see [ErrEnded], and
 // none is started in its place.
 func (w *World) StartBridge() (errs error) {
 	w.mu.Lock()
@@ -208,7 +208,7 @@ func (w *World) killAside() (errs error) {
 // Running is false for nil, and after the end.
 func (b *Bridge) Running() bool { return b != nil && b.Process.Running() }
 
-// signal sends a signal; nobody who has ended gets it.
+// signal sends a signal; no process that has ended gets it.
 func (b *Bridge) signal(s os.Signal) error {
 	if b == nil {
 		return nil

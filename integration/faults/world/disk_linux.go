@@ -54,7 +54,7 @@ func detach(path string) error {
 	return fmt.Errorf("unmount what a killed process has left: %w", err)
 }
 
-// mounted reports whether something is mounted at path whose process is gone: then nobody answers.
+// mounted reports whether something is mounted at path whose process is gone: then nothing answers.
 func mounted(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, syscall.ENOTCONN)

@@ -119,7 +119,7 @@ func TestDisk_fails_operations_with_the_errno_of_its_rule(t *testing.T) {
 	}
 }
 
-// A process that was killed leaves a mount that nobody answers for; the next one gets rid of it, and of a directory
+// A process that was killed leaves a mount that no process answers for; the next one gets rid of it, and of a directory
 // without one.
 func TestRemove_takes_away_what_a_killed_process_has_left(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "world")

@@ -190,7 +190,7 @@ func (i *injection) aStandby(ctx context.Context) (*replica, error) {
 	}
 	r := i.standby(leader)
 	if r == nil {
-		return nil, fmt.Errorf("%w: nobody stands by", ErrMissed)
+		return nil, fmt.Errorf("%w: no process stands by", ErrMissed)
 	}
 	return r, nil
 }
@@ -219,7 +219,7 @@ func cutLeader(ctx context.Context, i *injection) error {
 	return err
 }
 
-// cutFromBroker: the leader keeps its Lease, because nobody knows that another one would reach the broker.
+// cutFromBroker: the leader keeps its Lease, because no process knows that another one would reach the broker.
 func cutFromBroker(ctx context.Context, i *injection) error {
 	leader := try.Get(i.theLeader(ctx))
 	r := i.of(leader)

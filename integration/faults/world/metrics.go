@@ -104,7 +104,7 @@ func (w *World) Unsettled(what string) error {
 // unsettled says what the bridge still waits for, nothing if it has settled.
 func (w *World) unsettled(ctx context.Context) string {
 	if !w.follow(ctx) {
-		return "nobody leads"
+		return "no process leads"
 	}
 	b := w.Bridge()
 	for _, other := range w.processes() {

@@ -90,8 +90,8 @@ type Config struct {
 	Log io.Writer
 }
 
-// World is a running world. Its methods may be called concurrently, but while a fault is injected nobody else injects
-// one, or starts or ends the bridge.
+// World is a running world. Its methods may be called concurrently, but while a fault is injected no other caller
+// injects one, or starts or ends the bridge.
 type World struct {
 	cfg     Config
 	dir     string

@@ -22,7 +22,7 @@ func New(s *cmdutil.Streams) *cobra.Command {
 		Short: "Show and change what bridges remember: positions, and what the log has of each object",
 		Long: "Show and change what bridges remember: the version up to which everything of a stream is in the log, and " +
 			"the last state that the\nlog has of each object. Checkpoints are those of the pipelines of a configuration file, " +
-			"or, without one, the files in the data\ndirectory. list and show disturb nobody. reset and rewind want the " +
+			"or, without one, the files in the data\ndirectory. list and show disturb no process. reset and rewind want the " +
 			"bridge to be stopped, and refuse while they see that one runs.",
 		Args: cmdutil.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

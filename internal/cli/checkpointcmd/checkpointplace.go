@@ -163,7 +163,7 @@ func (f *checkpointFlags) checkpointOf(
 		if err != nil {
 			return nil, &exit.InputError{Err: fmt.Errorf("pipeline %s: %w", p.Name, err)}
 		}
-		at.Patience = 0 // nobody tries again
+		at.Patience = 0 // it is not tried again
 		id, err := f.namesOf(cmd, cfg, p)
 		return checkpoints.Topic{Config: at, ID: id}, err
 	case p.Checkpoint.NATS != nil:

@@ -42,8 +42,8 @@ func (s *Streams) RestConfig(k config.Kubernetes) (*rest.Config, error) {
 	return wiring.RestConfig(k, s.Build.UserAgent())
 }
 
-// AddOutputFlag gives cmd the flag that [printAs] reads, and refuses what is none of its formats: json, yaml and those
-// of the command.
+// AddOutputFlag gives cmd the flag that [printAs] reads, and refuses what is not one of its formats: json, yaml and
+// those of the command.
 func AddOutputFlag(cmd *cobra.Command, output *string, more ...string) {
 	formats := append([]string{"json", "yaml"}, more...)
 	choices := strings.Join(formats[:len(formats)-1], ", ") + " or " + formats[len(formats)-1]

@@ -14,7 +14,7 @@ import (
 )
 
 // Report is an error that says what is wrong with a file, and among it what is allowed and costs something, and what
-// nobody could be asked about, in the order of lines.
+// no server could be asked about, in the order of lines.
 type Report struct {
 	Problems  config.Problems
 	Warnings  config.Problems

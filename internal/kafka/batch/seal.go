@@ -32,7 +32,7 @@ const (
 // three.
 //
 // The bytes are the Builder's own, good until Reset. Seal again, for another producer id, epoch or sequence, writes the
-// new header and CRC into the same bytes: nobody may read them meanwhile, as a connection does that still sends them.
+// new header and CRC into the same bytes: nothing may read them meanwhile, as a connection does that still sends them.
 // Nothing else in them changes. It panics if there are no records, because brokers refuse such a batch.
 func (b *Builder) Seal(producerID int64, epoch int16, baseSequence int32) []byte {
 	if b.count == 0 {

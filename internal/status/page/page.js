@@ -60,7 +60,7 @@
     const c = report.configuration, e = report.leaderElection;
     if (c.file) parts.push("configuration " + c.file + (c.loadedAt ? ", read " + ago(c.loadedAt) : ""));
     if (e && e.leads) parts.push("leads as " + e.identity + ", term " + e.term);
-    if (e && !e.leads) parts.push("stands by, " + (e.leader || "nobody") + " leads");
+    if (e && !e.leads) parts.push("stands by, " + (e.leader || "no process") + " leads");
     put(at("about"), parts.join(" · "));
   }
 

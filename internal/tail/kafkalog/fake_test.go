@@ -337,7 +337,7 @@ func TestCheckBroker_says_what_is_valid(t *testing.T) {
 	}
 }
 
-func TestNew_says_what_is_wrong_and_speaks_to_nobody(t *testing.T) {
+func TestNew_says_what_is_wrong_and_speaks_to_no_broker(t *testing.T) {
 	for want, c := range map[string]Config{
 		`"a b" is not the name of a topic`: {Brokers: []string{"b:1"}, Topic: "a b"},
 		"connect to b:1,c:2: tls: CA: open /none": {

@@ -35,7 +35,7 @@ type Config struct {
 	// LookEvery is how often new topics and partitions are looked for while the log is followed (default 2 s). Brokers'
 	// own knowledge may be as much older again.
 	LookEvery time.Duration
-	// Notice is told, in a line for a person, what interrupts the reading, and what is not read; nil: nobody is.
+	// Notice is told, in a line for a person, what interrupts the reading, and what is not read; nil: no caller is.
 	Notice func(line string)
 }
 

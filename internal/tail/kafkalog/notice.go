@@ -19,7 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
-// noTopic is the error where nobody waits for a topic.
+// noTopic is the error where a topic is not waited for.
 func (l *Log) noTopic(name string) error {
 	none := l.what.none()
 	if name != "" {
@@ -29,8 +29,8 @@ func (l *Log) noTopic(name string) error {
 		l.brokers())
 }
 
-// hopeless returns what reading ends with where another attempt would fail as this one did, or nobody wants to wait for
-// it. What interrupts a reading that had begun, such as a restart of the brokers, passes.
+// hopeless returns what reading ends with where another attempt would fail as this one did, or no caller wants to wait
+// for it. What interrupts a reading that had begun, such as a restart of the brokers, passes.
 func (r *reader) hopeless(err error) error {
 	var dial *net.OpError
 	switch {
@@ -62,7 +62,7 @@ func passes(err error) bool {
 	}
 }
 
-// away reports whether there is nobody to connect to.
+// away reports whether there is no broker to connect to.
 func away(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

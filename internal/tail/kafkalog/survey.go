@@ -25,7 +25,7 @@ type known struct {
 type found struct {
 	name, id   string
 	partitions int
-	// bounds are nil where nothing is new and nobody asked for them.
+	// bounds are nil where nothing is new and they were not asked for.
 	bounds map[int32]kafka.Bounds
 }
 

@@ -57,7 +57,7 @@ func TestTail_starts_again_with_a_stream_that_was_replaced(t *testing.T) {
 	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
 	b.expect(s, "added web@1 created by kubectl", "updated web@2 spec.replicas 1→2")
 	for i := range 8 {
-		// At once, so that nobody can ask for the stream while there is none.
+		// At once, so that no client can ask for the stream while there is none.
 		b.use(func(js jetstream.JetStream) error {
 			return errors.Join(js.DeleteStream(t.Context(), "KUBERNETES"), createStream(t.Context(), js))
 		})

@@ -32,7 +32,7 @@ type Config struct {
 	// Pause is how long a broker that failed is left alone (default 250 ms).
 	Pause time.Duration
 	// Notice is told, in a line for a person, what the server refuses and what interrupts the reading, from any
-	// goroutine; nil: nobody is.
+	// goroutine; nil: no caller is.
 	Notice func(line string)
 }
 

@@ -70,8 +70,8 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// hopeless reports whether another attempt would end as this one did, or nobody wants to wait for what it ends as. What
-// interrupts a reading that had begun, such as a restart of the broker, passes.
+// hopeless reports whether another attempt would end as this one did, or no caller wants to wait for what it ends as.
+// What interrupts a reading that had begun, such as a restart of the broker, passes.
 func (r *reader) hopeless(err error) bool {
 	return errors.Is(err, jetstream.ErrOverlappingFilterSubjects) || !r.Follow && !r.begun && r.nc.IsConnected() &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, gonats.ErrConnectionReconnecting)

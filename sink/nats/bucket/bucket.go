@@ -130,12 +130,12 @@ func Costs(bucket string, c jetstream.StreamConfig, keeps time.Duration) (warnin
 		warnings = append(warnings, "bucket "+bucket+" is kept in memory: its objects end with the servers")
 	}
 	if c.MaxAge > 0 && (keeps == 0 || c.MaxAge < keeps) {
-		of := "ever"
+		of := "without a limit"
 		if keeps > 0 {
-			of = keeps.String()
+			of = "for " + keeps.String()
 		}
 		warnings = append(warnings,
-			fmt.Sprintf("bucket %s keeps objects for %v, and the stream events for %s: what older events refer to is gone",
+			fmt.Sprintf("bucket %s keeps objects for %v, and the stream events %s: what older events refer to is gone",
 				bucket, c.MaxAge, of))
 	}
 	if c.MaxBytes > 0 {

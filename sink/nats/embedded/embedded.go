@@ -66,7 +66,7 @@ type Server struct {
 	limit int64
 
 	mu  sync.Mutex
-	srv *server.Server // nil while nobody can connect
+	srv *server.Server // nil while no client can connect
 	err error
 }
 

@@ -117,8 +117,8 @@ func (w *Window) Sent(i int) (answer *gonats.Msg, failure error) {
 }
 
 // Take takes the message of the generation out of slot i, and reports false if somebody has taken it before. Whoever
-// takes it owes it its done, and the slot a release. While it is being sent, nobody can: then answer or failure is kept
-// for whoever sends it.
+// takes it owes it its done, and the slot a release. While it is being sent, no goroutine can: then answer or failure
+// is kept for whoever sends it.
 func (w *Window) Take(i int, gen uint64, answer *gonats.Msg, failure error) (*sink.Message, sink.Done, bool) {
 	s := &w.slots[i]
 	s.mu.Lock()
