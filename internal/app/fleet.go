@@ -44,7 +44,7 @@ type fleet struct {
 // order is another configuration for a fleet that runs.
 type order struct {
 	cfg  *config.Config
-	diff config.Difference
+	diff difference
 	// refused has why the fleet goes on as before; nil where it goes by cfg.
 	refused chan error
 }
@@ -146,7 +146,7 @@ func (f *fleet) build(cfg *config.Config, i int, broker *broker, before *member)
 	if m.cfg, err = p.pipeline(cfg, i, f.uid, broker); err != nil {
 		return nil, err
 	}
-	if before != nil && before.store != nil && c.SameCheckpoint(pipelineOf(f.cfg, c.Name)) {
+	if before != nil && before.store != nil && sameCheckpoint(c, pipelineOf(f.cfg, c.Name)) {
 		m.store, m.keeps = before.store, true
 	} else if m.store, err = p.store(cfg, i, m.cfg.Identity); err != nil {
 		var input *exit.InputError

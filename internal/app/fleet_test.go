@@ -115,7 +115,7 @@ func TestFleet_ends_where_another_process_has_taken_over_a_pipeline_that_a_confi
 			next := must.Get(os.ReadFile(file))(t)
 			cfg, _ := must.Get2(p.parse(next))(t)
 			store.fence.Store(c.err)
-			over, err := f.order(ctx, cfg, p.current.Compare(cfg))
+			over, err := f.order(ctx, cfg, compare(p.current, cfg))
 			require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
 			if !c.wantTaken {
 				must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
@@ -154,7 +154,7 @@ func TestFleet_has_nothing_read_something_else_where_another_process_has_taken_o
 	go func() { ended <- f.run(ctx) }()
 	must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
 	store.fence.Store(&refusal)
-	over, err := f.order(ctx, next, p.current.Compare(next))
+	over, err := f.order(ctx, next, compare(p.current, next))
 	require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
 	err = <-ended
 	assert.True(t, checkpoint.IsTaken(err), "it ended with %v", err)
@@ -170,8 +170,8 @@ func TestFleet_takes_no_order_after_another_process_has_taken_over(t *testing.T)
 		f.members[0].pipeline = bridge.New(f.members[0].cfg)
 		f.members[1].stop, f.members[1].done, f.members[1].err = func() { close(ended) }, ended, takenError{}
 		f.orders = make(chan *order, 2)
-		f.orders <- &order{cfg: next, diff: p.current.Compare(next), refused: make(chan error, 1)}
-		f.orders <- &order{cfg: p.current, diff: next.Compare(p.current), refused: make(chan error, 1)}
+		f.orders <- &order{cfg: next, diff: compare(p.current, next), refused: make(chan error, 1)}
+		f.orders <- &order{cfg: p.current, diff: compare(next, p.current), refused: make(chan error, 1)}
 		if err := f.obey(t.Context(), t.Context()); !checkpoint.IsTaken(err) || len(f.orders) != 1 {
 			t.Errorf("it ended with %v, and %d orders wait", err, len(f.orders))
 		}
@@ -192,7 +192,7 @@ func TestFleet_shows_only_what_runs(t *testing.T) {
 	must.Happen(t, "it is logged", func() bool { return strings.Contains(log.String(), "stream watches") })
 	apptest.Rewrite(t, file, "name: a,", "name: b,")
 	cfg, _ := must.Get2(p.parse(lookAt(file).data))(t)
-	over, err := f.order(ctx, cfg, p.current.Compare(cfg))
+	over, err := f.order(ctx, cfg, compare(p.current, cfg))
 	require.True(t, !over && err == nil, "it has ended: %v; refused: %v", over, err)
 	must.Happen(t, "it is logged", func() bool { return strings.Count(log.String(), "stream watches") == 2 })
 	all := must.Get(p.registry.Gather())(t)

@@ -144,7 +144,7 @@ func (f *fleet) planOne(o *order, i int, next *plan) error {
 
 // order has the fleet go by another configuration, and returns why it does not. Ended is true where the fleet has ended
 // before it could.
-func (f *fleet) order(ctx context.Context, cfg *config.Config, diff config.Difference) (ended bool, refused error) {
+func (f *fleet) order(ctx context.Context, cfg *config.Config, diff difference) (ended bool, refused error) {
 	o := &order{cfg: cfg, diff: diff, refused: make(chan error, 1)}
 	select {
 	case f.orders <- o:

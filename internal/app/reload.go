@@ -189,7 +189,7 @@ func (r *reloads) load(ctx context.Context, now fileState) error {
 	r.mu.Lock()
 	r.status.Err, r.status.LoadedAt = nil, time.Now()
 	r.mu.Unlock()
-	if diff.None() {
+	if diff.none() {
 		r.total.WithLabelValues(string(unchanged)).Inc()
 		p.log.Info("configuration unchanged", "file", r.status.File)
 		return nil
@@ -231,12 +231,12 @@ func (r *reloads) complain(err error) {
 
 // adopt has the process go by a configuration, which data says; it may be called once at a time. An error says why it
 // does not; then nothing has changed.
-func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (config.Difference, error) {
+func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (difference, error) {
 	diff := p.compare(cfg)
 	if len(diff.Fixed) > 0 {
 		return diff, config.PlaceRead(p.file, data, diff.Fixed)
 	}
-	if diff.None() {
+	if diff.none() {
 		return diff, nil
 	}
 	// The API server may take its time, and the turn is not held meanwhile.
@@ -250,7 +250,7 @@ func (p *process) adopt(ctx context.Context, cfg *config.Config, data []byte) (c
 }
 
 // turnTo has the process go by a configuration when it is its turn; not at all where ctx has ended by then.
-func (p *process) turnTo(ctx context.Context, cfg *config.Config, diff config.Difference) error {
+func (p *process) turnTo(ctx context.Context, cfg *config.Config, diff difference) error {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -269,14 +269,14 @@ func (p *process) turnTo(ctx context.Context, cfg *config.Config, diff config.Di
 }
 
 // compare says how a configuration differs from the one that holds, until adopt has another one hold.
-func (p *process) compare(cfg *config.Config) config.Difference {
+func (p *process) compare(cfg *config.Config) difference {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	return p.current.Compare(cfg)
+	return compare(p.current, cfg)
 }
 
 // follow has whatever runs go by a configuration; the caller holds turn.
-func (p *process) follow(ctx context.Context, cfg *config.Config, diff config.Difference) error {
+func (p *process) follow(ctx context.Context, cfg *config.Config, diff difference) error {
 	if p.fleet != nil {
 		if ended, err := p.fleet.order(ctx, cfg, diff); !ended {
 			return err

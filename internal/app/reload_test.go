@@ -109,7 +109,7 @@ func TestTurnTo_leaves_all_as_it_is_where_the_process_has_ended_meanwhile(t *tes
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			turned := make(chan error, 1)
-			diff := p.current.Compare(cfg)
+			diff := compare(p.current, cfg)
 			p.turn.Lock()
 			go func() { turned <- p.turnTo(ctx, cfg, diff) }()
 			if ends {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 )
 
 // StateDir returns DataDir, or where it is empty kube-eventbridge in $XDG_STATE_HOME, or in ~/.local/state.
@@ -99,4 +101,12 @@ func (p *Pipeline) CheckpointServers() ([]string, *NATSAccess) {
 		return c.Servers, &c.NATSAccess
 	}
 	return p.Sink.NATS.Servers, &p.Sink.NATS.NATSAccess
+}
+
+// DifferentKeys returns the paths of the keys whose values differ from those of next.
+func (c *Config) DifferentKeys(next *Config) []string { return rules.Differences(c, next, whole.Keys) }
+
+// DifferentKeys returns the paths of the keys whose values differ from those of next, within the pipeline.
+func (p *Pipeline) DifferentKeys(next *Pipeline) []string {
+	return rules.Differences(p, next, mapping(pipelineKeys).Keys)
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package app
 
 import (
 	"fmt"
 	"reflect"
 	"slices"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 )
 
-// Difference is what has to be done in a process for another configuration to hold. Pipelines are named in the order of
+// difference is what has to be done in a process for another configuration to hold. Pipelines are named in the order of
 // the configuration that they are in.
-type Difference struct {
+type difference struct {
 	// Fixed are those differences that no process can have while it runs, without places. Where there are any, the rest
 	// does not count.
-	Fixed Problems
+	Fixed config.Problems
 	// Added and Removed are pipelines; of those in Resources nothing else is different than what they read, and of
 	// those in Changed more than that.
 	Added, Removed, Resources, Changed []string
@@ -23,19 +23,19 @@ type Difference struct {
 	Others []string
 }
 
-// None reports whether there is none.
-func (d *Difference) None() bool {
+// none reports whether there is none.
+func (d *difference) none() bool {
 	return len(d.Fixed)+len(d.Added)+len(d.Removed)+len(d.Resources)+len(d.Changed)+len(d.Others) == 0
 }
 
-// Compare returns how next differs from c. Both are valid.
-func (c *Config) Compare(next *Config) Difference {
-	d := Difference{}
+// compare returns how next differs from c. Both are valid.
+func compare(c, next *config.Config) difference {
+	d := difference{}
 	now, then := *c, *next
-	for _, one := range []*Config{&now, &then} { // what a process can change
-		one.Pipelines, one.Buffer, one.Log.Level = nil, Buffer{}, ""
+	for _, one := range []*config.Config{&now, &then} { // what a process can change
+		one.Pipelines, one.Buffer, one.Log.Level = nil, config.Buffer{}, ""
 	}
-	for _, path := range rules.Differences(&now, &then, whole.Keys) {
+	for _, path := range now.DifferentKeys(&then) {
 		d.fix(path, "cannot change while the process runs")
 	}
 	if c.Buffer != next.Buffer {
@@ -48,19 +48,19 @@ func (c *Config) Compare(next *Config) Difference {
 		d.pipeline(c, next, i)
 	}
 	for i := range c.Pipelines {
-		if name := c.Pipelines[i].Name; next.pipeline(name) == nil {
+		if name := c.Pipelines[i].Name; pipelineNamed(next, name) == nil {
 			d.Removed = append(d.Removed, name)
 		}
 	}
 	return d
 }
 
-func (d *Difference) fix(path, why string) {
-	d.Fixed = append(d.Fixed, Problem{Path: path, Message: why + "; restart the process to change it"})
+func (d *difference) fix(path, why string) {
+	d.Fixed = append(d.Fixed, config.Problem{Path: path, Message: why + "; restart the process to change it"})
 }
 
 // pipeline says how pipeline i of next differs from that of its name.
-func (d *Difference) pipeline(now, next *Config, i int) {
+func (d *difference) pipeline(now, next *config.Config, i int) {
 	at, p := fmt.Sprintf("pipelines[%d]", i), &next.Pipelines[i]
 	for j := range now.Pipelines {
 		o := &now.Pipelines[j]
@@ -69,16 +69,16 @@ func (d *Difference) pipeline(now, next *Config, i int) {
 			d.fix(at+".sink.embedded",
 				"has another listen or storeDir than the server that runs in this process, which cannot change while it runs")
 		}
-		if o.Name != p.Name && now.sameFile(o, next, p) {
+		if o.Name != p.Name && sameFile(now, o, next, p) {
 			d.fix(at+".checkpoint.file.path", fmt.Sprintf("is the checkpoint of pipeline %q, which has it open", o.Name))
 		}
 	}
-	before := now.pipeline(p.Name)
+	before := pipelineNamed(now, p.Name)
 	if before == nil {
 		d.Added = append(d.Added, p.Name)
 		return
 	}
-	keys := rules.Differences(before, p, mapping(pipelineKeys).Keys)
+	keys := before.DifferentKeys(p)
 	is := func(key string) func(string) bool { return func(path string) bool { return path == key } }
 	switch keys = slices.DeleteFunc(keys, is("buffer.maxBytes")); {
 	case len(keys) == 0 && before.Buffer != p.Buffer:
@@ -91,8 +91,8 @@ func (d *Difference) pipeline(now, next *Config, i int) {
 	}
 }
 
-// pipeline returns the one of a name, or nil.
-func (c *Config) pipeline(name string) *Pipeline {
+// pipelineNamed returns the one of a name, or nil.
+func pipelineNamed(c *config.Config, name string) *config.Pipeline {
 	for i := range c.Pipelines {
 		if c.Pipelines[i].Name == name {
 			return &c.Pipelines[i]
@@ -102,8 +102,8 @@ func (c *Config) pipeline(name string) *Pipeline {
 }
 
 // sameFile reports whether two pipelines keep their positions in one file.
-func (c *Config) sameFile(p *Pipeline, other *Config, o *Pipeline) bool {
-	file := func(p *Pipeline) bool { return p.Checkpoint.Kafka == nil && p.Checkpoint.NATS == nil }
+func sameFile(c *config.Config, p *config.Pipeline, other *config.Config, o *config.Pipeline) bool {
+	file := func(p *config.Pipeline) bool { return p.Checkpoint.Kafka == nil && p.Checkpoint.NATS == nil }
 	if !file(p) || !file(o) {
 		return false
 	}
@@ -112,8 +112,8 @@ func (c *Config) sameFile(p *Pipeline, other *Config, o *Pipeline) bool {
 	return errA == nil && errB == nil && a == b
 }
 
-// SameCheckpoint reports whether p keeps its positions where o does.
-func (p *Pipeline) SameCheckpoint(o *Pipeline) bool {
+// sameCheckpoint reports whether p keeps its positions where o does.
+func sameCheckpoint(p, o *config.Pipeline) bool {
 	same := reflect.DeepEqual(p.Checkpoint, o.Checkpoint)
 	if p.Checkpoint.Kafka == nil && p.Checkpoint.NATS == nil {
 		return same
