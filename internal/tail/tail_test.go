@@ -258,11 +258,15 @@ func TestRun_says_while_it_follows_what_it_looks_for_in_vain(t *testing.T) {
 		{
 			"another resource",
 			[]Message{replicas(1, 1)},
-			[]Selector{pods}, nil,
+			[]Selector{pods},
+			nil,
 			[]string{"no event matches pods so far; those read are about deployments.apps; it goes on waiting"},
 		},
 		{
-			"a namespace", []Message{replicas(1, 1)}, nil, []string{"other"},
+			"a namespace",
+			[]Message{replicas(1, 1)},
+			nil,
+			[]string{"other"},
 			[]string{"no event matches so far; it goes on waiting"},
 		},
 		{"a namespace that is there", []Message{replicas(1, 1)}, nil, []string{"shop"}, nil},
