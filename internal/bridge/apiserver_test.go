@@ -209,8 +209,8 @@ func (b *bridge) session(t testing.TB) *session {
 // only returns the pipeline's stream once it is open.
 func (b *bridge) only(t testing.TB) *stream.Stream {
 	t.Helper()
-	must.Happen(t, "the stream", func() bool { return len(b.session(t).opened()) == 1 })
-	return b.session(t).opened()[0]
+	must.Happen(t, "the stream", func() bool { return len(b.session(t).journal.Opened()) == 1 })
+	return b.session(t).journal.Opened()[0]
 }
 
 // catalogOf returns a catalog that has looked once.

@@ -86,16 +86,9 @@ func (p *Pipeline) begin(to sink.Sink, restart func()) *session {
 	if before := p.current.Load(); before != nil {
 		before.uncount(p.next)
 	}
-	s := newSession(&p.cfg, to)
-	s.term, s.epochs, s.incidents, s.planned, s.asked, s.restart = &p.term, &p.epochs, &p.incidents, &p.planned, p.next,
-		restart
-	s.delivery.Term, s.delivery.Epochs, s.delivery.Incidents = s.term, s.epochs, s.incidents
-	s.env.Epochs = s.epochs
+	s := newSession(p, to)
+	s.restart = restart
 	s.budget.SetLimit(p.buffer)
-	clear(s.unbegun)
-	for _, spec := range s.asked {
-		s.unbegun[spec] = struct{}{}
-	}
 	p.current.Store(s)
 	return s
 }
@@ -130,20 +123,16 @@ func (p *Pipeline) specs() []*StreamSpec {
 	return p.next
 }
 
-// specs returns what is read.
-func (p *session) specs() []*StreamSpec {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.asked == nil {
-		p.asked = pointers(p.cfg.Streams)
-	}
-	return p.asked
-}
-
 // applyConfig begins a turn: the next plan is of its specs.
 func (r *reconciler) applyConfig(t *turn) {
-	gone, come := r.respecify(t.specs)
-	r.log.Info("what is read changes", "ends", readable(gone), "begins", readable(come), "stay", len(t.specs)-len(come))
+	gone, come := r.entries.replace(t.specs)
+	if r.cfg.Term != nil {
+		for _, spec := range come {
+			spec.Encoding.WriterTerm = int(r.term)
+		}
+	}
+	r.cfg.Log.Info("what is read changes", "ends", readable(gone), "begins", readable(come),
+		"stay", len(t.specs)-len(come))
 	if r.turning != nil { // its caller waits no more
 		close(r.turning.taken)
 	}
@@ -163,7 +152,7 @@ func (r *reconciler) overdue(ctx context.Context, now time.Time) error {
 	if r.turning == nil || now.Before(r.turning.deadline) || ctx.Err() != nil || !r.isTurning() {
 		return nil
 	}
-	r.log.Warn("not everything was acknowledged of what is not read any more; the rest follows from the checkpoint",
+	r.cfg.Log.Warn("not everything was acknowledged of what is not read any more; the rest follows from the checkpoint",
 		"objects", r.session.delivery.InFlight.Count())
 	return errRespecified
 }
@@ -212,35 +201,10 @@ func readable(specs []*StreamSpec) (names []string) {
 	return names
 }
 
-// respecify makes specs those that are read, and returns which of those before are not among them, and which are new.
-func (p *session) respecify(specs []*StreamSpec) (gone, come []*StreamSpec) {
-	before := p.specs()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asked = specs
-	for _, spec := range before {
-		if !slices.Contains(specs, spec) {
-			gone = append(gone, spec)
-			delete(p.unbegun, spec)
-			delete(p.unknown, spec)
-		}
-	}
-	for _, spec := range specs {
-		if !slices.Contains(before, spec) {
-			come = append(come, spec)
-			p.unbegun[spec] = struct{}{}
-			if p.cfg.Term != nil {
-				spec.Encoding.WriterTerm = int(*p.term)
-			}
-		}
-	}
-	return gone, come
-}
-
 // uncount removes the series of what the session had open when it ended, and does not come from any of next. It is
 // called before the next session opens anything.
 func (p *session) uncount(next []*StreamSpec) {
-	for _, s := range p.opened() {
+	for _, s := range p.journal.Opened() {
 		if !slices.Contains(next, s.Spec) {
 			s.Figures.Metrics.Drop()
 		}

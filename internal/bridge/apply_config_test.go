@@ -71,7 +71,7 @@ func TestRespecify_deletes_in_the_log_what_no_entry_selects_any_more(t *testing.
 	must.Happen(t, "what came before", func() bool { return len(log.lines()) == 4 })
 	b.Respecify(t.Context(), nil)
 	must.Happen(t, "the ends", func() bool { return len(log.lines()) == 6 })
-	must.Happen(t, "the end of the stream", func() bool { return len(session.opened()) == 0 })
+	must.Happen(t, "the end of the stream", func() bool { return len(session.journal.Opened()) == 0 })
 	code, body := b.get("/readyz")
 	assert.Equal(t, 200, code, "it is not ready: %s", body)
 	for _, line := range log.lines()[4:] {
@@ -161,7 +161,7 @@ func TestRespecify_forgets_what_was_counted_where_the_session_ends_by_itself(t *
 			}
 			if !ended {
 				go respecify()
-				must.Happen(t, "the turn", func() bool { return len(session.specs()) == 0 })
+				must.Happen(t, "the turn", func() bool { return len(session.entries.all()) == 0 })
 			}
 			log.end <- &sink.InterruptedError{Target: "the log", Cause: errors.New("nobody knows")}
 			<-session.over
@@ -213,15 +213,15 @@ func TestRespecify_has_wildcards_yield_and_take_again(t *testing.T) {
 	for round := range 3 {
 		b.Respecify(t.Context(), []StreamSpec{wildcard, saying("it")})
 		must.Happen(t, "the name's stream", func() bool {
-			return len(session.opened()) == 1 &&
-				session.opened()[0].Spec.Wildcard == nil
+			return len(session.journal.Opened()) == 1 &&
+				session.journal.Opened()[0].Spec.Wildcard == nil
 		})
 		api.add(1)
 		must.Happen(t, "what comes by the name", func() bool { return len(log.lines()) == 3+2*round })
 		b.Respecify(t.Context(), []StreamSpec{wildcard})
 		must.Happen(t, "the wildcard's stream", func() bool {
-			return len(session.opened()) == 1 &&
-				session.opened()[0].Spec.Wildcard != nil
+			return len(session.journal.Opened()) == 1 &&
+				session.journal.Opened()[0].Spec.Wildcard != nil
 		})
 		api.add(1)
 		must.Happen(t, "what comes by the wildcard", func() bool { return len(log.lines()) == 4+2*round })
@@ -262,7 +262,7 @@ func TestRespecify_leaves_the_drain_of_a_stop_as_it_is(t *testing.T) {
 		defer close(respecified)
 		b.Respecify(t.Context(), []StreamSpec{saying("another thing")})
 	}()
-	must.Happen(t, "the turn", func() bool { return session.specs()[0] != stream.Spec })
+	must.Happen(t, "the turn", func() bool { return session.entries.all()[0] != stream.Spec })
 	stopped := make(chan error, 1)
 	go func() { stopped <- b.stop() }()
 	select {

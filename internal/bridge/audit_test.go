@@ -101,9 +101,8 @@ func TestState_a_failure_is_over_whatever_session_it_began_in(t *testing.T) {
 	spec := &StreamSpec{}
 	s := r.stream(spec)
 	s.Status.State(source.Waiting, errors.New("away"))
-	next := newSession(&r.pipeline.cfg, newFakeLog())
+	next := newSession(r.pipeline, newFakeLog())
 	defer next.delivery.ShutDown()
-	next.state, next.incidents = r.state, r.incidents
 	s = must.Get(next.open(spec, source.Stream{Resource: configMaps}))(t)
 	s.Status.State(source.Listing, nil)
 	assert.True(t, s.Figures.Incidents.Past().Cleared.IsZero(), "the failure is over before the stream watches")

@@ -49,12 +49,12 @@ func BenchmarkPipeline(b *testing.B) {
 	for _, objects := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
 			to := &swiftLog{}
-			p := newSession(&New(Config{
+			p := newSession(New(Config{
 				Name: "test", Store: swiftStore{}, Buffer: 1 << 20,
 				Metrics: health.NewMetrics(prometheus.NewRegistry()),
-			}).cfg, to)
+			}), to)
 			defer p.delivery.ShutDown()
-			p.delivery.Publisher, p.state = to, &checkpoint.State{}
+			p.delivery.Publisher = to
 			s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
 				source.Stream{Resource: configMaps})
 			require.NoError(b, err)
@@ -81,7 +81,7 @@ func BenchmarkPipeline(b *testing.B) {
 				})
 				p.delivery.Next(ctx)
 				if version%40_000 == 0 {
-					require.NoError(b, p.commit(ctx))
+					require.NoError(b, p.journal.Commit(ctx))
 				}
 			}
 			require.Equal(b, 0, p.delivery.InFlight.Count(), "objects were not published")
@@ -137,13 +137,13 @@ func BenchmarkChurn(b *testing.B) {
 // and by how much the live heap has grown.
 func churn(b *testing.B, buffer int64, n int) (objects int, held float64) {
 	to := &onceStuck{}
-	cfg := &New(Config{
+	pipeline := New(Config{
 		Name: "test", Store: swiftStore{}, Buffer: buffer,
 		Metrics: health.NewMetrics(prometheus.NewRegistry()),
-	}).cfg
-	p := newSession(cfg, to)
+	})
+	p := newSession(pipeline, to)
 	defer p.delivery.ShutDown()
-	p.delivery.Publisher, p.state = to, &checkpoint.State{}
+	p.delivery.Publisher = to
 	s := must.Get(p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
 		source.Stream{Resource: configMaps}))(b)
 	body := []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u",` +
@@ -174,7 +174,7 @@ func churn(b *testing.B, buffer int64, n int) (objects int, held float64) {
 		}
 		objects++
 		if objects%40_000 == 0 {
-			require.NoError(b, p.commit(b.Context()))
+			require.NoError(b, p.journal.Commit(b.Context()))
 		}
 	}
 	held = float64(heap()) - float64(before)
@@ -187,18 +187,18 @@ func BenchmarkCommit(b *testing.B) {
 	for _, streams := range []int{10, 5000} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
 			to := &swiftLog{}
-			p := newSession(&New(Config{
+			p := newSession(New(Config{
 				Name: "test", Store: swiftStore{}, Buffer: 1 << 20,
 				Metrics: health.NewMetrics(prometheus.NewRegistry()),
-			}).cfg, to)
+			}), to)
 			defer p.delivery.ShutDown()
-			p.delivery.Publisher, p.state = to, &checkpoint.State{}
+			p.delivery.Publisher = to
 			spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}
 			all := make([]*stream.Stream, streams)
 			for i := range all {
 				all[i] = must.Get(p.open(spec, source.Stream{Resource: configMaps, Namespace: fmt.Sprint("n", i)}))(b)
 			}
-			require.NoError(b, p.commit(b.Context()))
+			require.NoError(b, p.journal.Commit(b.Context()))
 			body := []byte(`{"metadata":{"name":"a","namespace":"n7","uid":"u","resourceVersion":"1"}}`)
 			version := 0
 			b.ReportAllocs()
@@ -211,7 +211,7 @@ func BenchmarkCommit(b *testing.B) {
 					Ticket: ticket, Size: len(body),
 				})
 				p.delivery.Next(b.Context())
-				require.NoError(b, p.commit(b.Context()))
+				require.NoError(b, p.journal.Commit(b.Context()))
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func atRest(tb testing.TB, n int) float64 {
 	before := heap()
 	api.add(n)
 	settled(n)
-	require.NoError(tb, b.current.Load().commit(tb.Context()))
+	require.NoError(tb, b.current.Load().journal.Commit(tb.Context()))
 	after := heap()
 	runtime.KeepAlive(b)
 	require.NoError(tb, b.stop())

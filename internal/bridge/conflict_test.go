@@ -34,7 +34,7 @@ func TestConflict_an_event_waits_with_pauses_while_the_broker_remembers_its_id(t
 		attempts.Store(0)
 
 		r, s = startStream(t, log, &memoryStore{})
-		r.log, r.env.Log, r.delivery.Log = logged.Logger(), logged.Logger(), logged.Logger()
+		r.cfg.Log, r.env.Log, r.delivery.Log = logged.Logger(), logged.Logger(), logged.Logger()
 		send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
 		<-time.After(time.Minute)
 		n := attempts.Load()
@@ -57,7 +57,7 @@ func TestConflict_with_an_event_of_another_process_is_told(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logged := newFakeLog(), &testlog.Text{}
 		r, s := startStream(t, log, &memoryStore{})
-		r.log, r.env.Log, r.delivery.Log = logged.Logger(), logged.Logger(), logged.Logger()
+		r.cfg.Log, r.env.Log, r.delivery.Log = logged.Logger(), logged.Logger(), logged.Logger()
 		send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
 		r.settle()
 		<-time.After(2 * delivery.LateFor)

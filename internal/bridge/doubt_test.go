@@ -92,10 +92,10 @@ func TestHistory_begins_behind_what_a_watch_has_shown_although_it_waits(t *testi
 // history is over.
 func TestHistory_leaves_a_list_of_another_one_alone(t *testing.T) {
 	to := &swiftLog{}
-	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg,
+	p := newSession(New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}),
 		to)
 	defer p.delivery.ShutDown()
-	p.delivery.Publisher, p.state = to, &checkpoint.State{}
+	p.delivery.Publisher = to
 	s, err := p.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
 		source.Stream{Resource: configMaps})
 	require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			note(t, s, source.Progress{Kind: source.Bookmark, Version: "25"})
 			r.settle()
 			if !known {
-				require.NoError(t, r.save(t.Context()))
+				require.NoError(t, r.journal.Save(t.Context()))
 			}
 			log.forgetIDs()
 			after := func(s *stream.Stream) {
@@ -128,7 +128,7 @@ func TestHistory_is_doubted_where_the_dead_come_back_by_a_watch(t *testing.T) {
 			}
 			after(s)
 			r.settle()
-			require.NoError(t, r.save(t.Context()))
+			require.NoError(t, r.journal.Save(t.Context()))
 			if row, _ := s.Ledger.Get("default/a"); !row.Deleted {
 				t.Errorf("known %v: the ledger does not know any more what is left to the next history", known)
 			}

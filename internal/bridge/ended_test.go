@@ -61,7 +61,7 @@ func TestEnded_stream_that_a_restoration_brings_back_takes_a_new_epoch(t *testin
 			require.NoError(t, r.bury(t.Context(), a))
 			rewind(t, b, "1000")
 			if restarted {
-				require.NoError(t, r.save(t.Context()))
+				require.NoError(t, r.journal.Save(t.Context()))
 				r.settleAndStop()
 				r = start(t, to, store)
 				b = r.of(secrets)
@@ -89,7 +89,7 @@ func TestEnded_streams_leave_nothing_in_the_checkpoint(t *testing.T) {
 	snapshot(t, a, "1000", "x u1 5")
 	r.settle()
 	require.NoError(t, r.bury(t.Context(), a))
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	kept, any := store.state.Streams[a.Name]
 	assert.False(t, any, "the store keeps %+v", kept)
 }

@@ -35,7 +35,7 @@ var (
 
 func (r *rig) of(resource source.Resource) *stream.Stream {
 	r.t.Helper()
-	s, err := r.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}},
+	s, err := r.open(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.cfg.Name}},
 		source.Stream{Resource: resource})
 	require.NoError(r.t, err)
 	return s
@@ -63,7 +63,7 @@ func TestEpoch_that_one_stream_begins_is_that_of_all(t *testing.T) {
 	r.settle()
 
 	rewind(t, b, "1000")
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	first := b.Epoch
 	for name, saved := range store.state.Streams {
 		assert.Equal(t, first, saved.Epoch, "the store says of %s", name)
@@ -363,11 +363,11 @@ func TestEpoch_that_another_stream_begins_leaves_the_ends_of_one_that_retires(t 
 	log, store := newReadableLog(), &memoryStore{}
 	r := start(t, log, store)
 	stays, goes := r.of(configMaps), r.of(secrets)
-	require.NoError(t, r.commit(t.Context()))
+	require.NoError(t, r.journal.Commit(t.Context()))
 	snapshot(t, stays, "100", "x u1 50")
 	snapshot(t, goes, "100", "y u9 60")
 	r.settle()
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	r.close(goes)
 	const why = "the configuration does not select it"
 	retires, err := r.openRetiring(&StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: "test"}}, goes.Stream,

@@ -88,7 +88,7 @@ func TestFilter_a_restart_and_a_list_publish_nothing_that_did_not_change(t *test
 	send(t, s, source.Updated, "a", "u1", "21", source.ReasonWatch)
 	send(t, s, source.Updated, "a", "u1", "22", source.ReasonWatch)
 	r.settle()
-	require.NoError(t, r.commit(t.Context()))
+	require.NoError(t, r.journal.Commit(t.Context()))
 	_ = r.stop()
 	had := len(log.lines())
 

@@ -87,7 +87,7 @@ func TestMarkers_of_many_streams_at_one_subject_do_not_refuse_each_other(t *test
 			r.cfg.Term = term
 			var lists sync.WaitGroup
 			for i := range streams {
-				spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}
+				spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.cfg.Name}}
 				s := must.Get(r.open(spec, source.Stream{Resource: configMaps, Namespace: fmt.Sprint("n", i)}))(t)
 				lists.Go(func() { snapshot(t, s, "10") })
 			}
@@ -102,7 +102,7 @@ func TestMarkers_of_many_streams_at_one_subject_do_not_refuse_each_other(t *test
 // in opens a stream of a namespace.
 func (r *rig) in(namespace string) *stream.Stream {
 	r.t.Helper()
-	spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.name}}
+	spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.cfg.Name}}
 	return must.Get(r.open(spec, source.Stream{Resource: configMaps, Namespace: namespace}))(r.t)
 }
 

@@ -128,7 +128,7 @@ func TestReadBack_a_list_is_owed_for_the_end_of_a_known_state_only_if_it_is_dese
 // The log has an epoch that the checkpoint has not given: it is an older one. What the log has is not published again.
 func TestRebuild_from_the_log_where_the_checkpoint_is_an_older_one(t *testing.T) {
 	log, store, r, s := listed(t, "10", "a u1 5", "b u2 6", "c u3 7")
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	older := *must.Get(store.Load(t.Context()))(t)
 	restored(t, s)
 	snapshot(t, s, "20", "a u1 5", "b u2 15", "c u3 7")
@@ -176,7 +176,7 @@ func TestRebuild_goes_on_from_the_marker_of_a_selected_namespace(t *testing.T) {
 	})
 	must.Get(log.append(m))(t)
 	r := startOf(t, log, &memoryStore{}, StreamSpec{Resource: "configmaps", NamespaceSelector: labels.Everything()})
-	saved := r.state.Streams["configmaps.v1/shop"]
+	saved := r.journal.State().Streams["configmaps.v1/shop"]
 	assert.Equal(t, "checkpoint-lost", saved.Owes.Cause)
 	assert.Equal(t, "10", saved.Owes.From)
 }

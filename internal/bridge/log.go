@@ -7,20 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/recovery"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 )
-
-// observe takes over what the store has.
-func (p *session) observe(state *checkpoint.State) {
-	p.state, p.logged, p.resyncNew = state, state.Log, state.Log.ResyncNew
-	p.epochs.Observe(state.Log.Given)
-	for _, saved := range state.Streams {
-		p.epochs.Observe(saved.Epoch)
-	}
-}
 
 // meetLog finds out what the log has that the checkpoint does not know, or has no more, and commits that. It waits for
 // the broker; the error is ctx's, or permanent.
@@ -30,21 +20,19 @@ func (p *session) meetLog(ctx context.Context) error {
 		return nil
 	}
 	found, err := recovery.Run(ctx, recovery.Input{
-		Pipeline: p.name, Siblings: p.cfg.Siblings, Identity: p.cfg.Identity, Specs: p.specs(), State: p.state, Log: log,
-		Epochs: p.epochs, Offers: sync.OnceValue(func() *catalog.Offers { return p.offered(ctx) }), Logger: p.log,
+		Pipeline: p.cfg.Name, Siblings: p.cfg.Siblings, Identity: p.cfg.Identity, Specs: p.entries.all(),
+		State: p.journal.State(), Log: log,
+		Epochs: &p.epochs, Offers: sync.OnceValue(func() *catalog.Offers { return p.offered(ctx) }), Logger: p.cfg.Log,
 	})
 	if err != nil {
 		return err
 	}
-	if found.Batch != nil {
-		if err := p.insist(ctx, func() error { return p.cfg.Store.Commit(ctx, found.Batch) }); err != nil {
-			return err
-		}
+	if err := p.journal.Adopt(ctx, found.Batch, found.Known); err != nil {
+		return err
 	}
 	if found.Lost && !p.counted {
-		p.cfg.Metrics.Pipeline(p.name).Losses.Inc()
+		p.cfg.Metrics.Pipeline(p.cfg.Name).Losses.Inc()
 	}
-	p.logged, p.resyncNew = found.Known, found.Known.ResyncNew
 	p.delivery.Offsets.Start(found.Ends, found.IDs)
 	p.fenced = found.Fenced
 	if !p.fenced && (!p.cfg.Unfenced || p.cfg.Term != nil) {

@@ -355,7 +355,7 @@ func listed(t *testing.T, version string, objects ...string) (readableLog, *memo
 // stopSaved stops a pipeline that has saved everything.
 func (r *rig) stopSaved() {
 	r.t.Helper()
-	require.NoError(r.t, r.save(r.t.Context()))
+	require.NoError(r.t, r.journal.Save(r.t.Context()))
 	_ = r.stop()
 }
 
@@ -371,14 +371,14 @@ func startOf(t *testing.T, to sink.Sink, store checkpoint.Store, specs ...Stream
 		Metrics: health.NewMetrics(registry),
 		Sink:    func(func() uint64) (sink.Sink, error) { return to, nil }, Streams: specs,
 	})
-	p := newSession(&pipeline.cfg, to)
+	p := newSession(pipeline, to)
 	pipeline.current.Store(p)
 	p.delivery.Broker.Retrier = sink.Retry(to, sink.Policy{
 		Initial: 100 * time.Microsecond, Max: time.Millisecond,
 		OnRetry: func(_ *sink.Message, cause error) { p.delivery.Broker.SayRefused(cause) },
 	})
 	p.delivery.Publisher = p.delivery.Broker.Retrier
-	p.observe(must.Get(store.Load(t.Context()))(t))
+	require.NoError(t, p.journal.Load(t.Context()))
 	require.NoError(t, p.meetLog(t.Context()))
 	close(p.met)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -410,9 +410,9 @@ func (r *rig) stream(spec *StreamSpec) *stream.Stream {
 	if spec == nil {
 		spec = &StreamSpec{}
 	}
-	spec.Encoding.Cluster, spec.Encoding.Pipeline = "test", r.name
+	spec.Encoding.Cluster, spec.Encoding.Pipeline = "test", r.cfg.Name
 	s := must.Get(r.open(spec, source.Stream{Resource: configMaps, LabelSelector: spec.LabelSelector}))(r.t)
-	require.NoError(r.t, r.commit(r.t.Context()), "no event may carry an epoch that is not durable")
+	require.NoError(r.t, r.journal.Commit(r.t.Context()), "no event may carry an epoch that is not durable")
 	return s
 }
 

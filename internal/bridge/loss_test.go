@@ -25,7 +25,7 @@ func saved(t *testing.T, log sink.Sink, store checkpoint.Store) (*rig, *stream.S
 	t.Helper()
 	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5")
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	return r, s
 }
 
@@ -96,7 +96,7 @@ func TestHistory_a_name_that_was_used_before_the_restore_is_used_again(t *testin
 		if crash {
 			_ = r.stop()
 			r, s = startStream(t, log, store)
-		} else if err := r.save(t.Context()); err != nil {
+		} else if err := r.journal.Save(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		send(t, s, source.Added, "a", "u2", "14", source.ReasonWatch)

@@ -22,7 +22,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -281,7 +280,7 @@ func TestResync_compares_its_list_with_nothing_newer(t *testing.T) {
 	l.listing = sync.OnceFunc(func() {
 		live(t, s, []happening{{source.Updated, "a", "u1", "20"}, {source.Deleted, "b", "u2", "21"}})
 		note(t, s, source.Progress{Kind: source.Bookmark, Version: "30"})
-		require.NoError(t, r.save(t.Context()))
+		require.NoError(t, r.journal.Save(t.Context()))
 	})
 	resyncing(t, r, s, l)()
 	assert.NoError(t, s.Epochs.Mismatched())
@@ -524,9 +523,9 @@ func TestStream_what_is_not_selected_any_more_is_deselected_behind_a_restoration
 	r.env.Client = (&lister{objects: []string{"a u1 5", "b u2 6"}, labelled: []string{"a u1 5"}}).client(t)
 	s := r.stream(&StreamSpec{LabelSelector: "app=x"})
 	cause := &source.RewoundError{Stream: "other", Position: "10", Server: "8"}
-	r.committing.Lock()
-	s.Epochs.Restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
-	r.committing.Unlock()
+	r.journal.Exclusive(func() {
+		s.Epochs.Restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
+	})
 	require.NoError(t, s.Epochs.Renew(t.Context(), cause))
 	assert.Equal(t, "restored", s.Saved.Owes.Cause)
 	before := len(log.lines())
@@ -537,24 +536,6 @@ func TestStream_what_is_not_selected_any_more_is_deselected_behind_a_restoration
 	expect(t, got, "deleted default/b u2 6 deselected", "deleted default/c u3 7 relist", "updated default/a u1 5 relist")
 	assert.False(t, s.Saved.Reselected)
 	r.stopSaved()
-}
-
-// Streams of single namespaces owe lists of another selection, and become one of the same selection.
-func TestHandover_knows_that_a_list_is_of_another_selection(t *testing.T) {
-	r := start(t, newReadableLog(), &memoryStore{})
-	owes := checkpoint.Owes{List: sequence.Republish, From: "10", Cause: string(source.CauseRestored)}
-	for _, reselected := range []bool{false, true} {
-		r.state.Streams = map[string]checkpoint.Stream{
-			"configmaps.v1/shop": {Epoch: 5, Since: 5, Namespaced: true, Owes: owes, Reselected: reselected},
-			"configmaps.v1/bank": {Epoch: 5, Since: 5, Namespaced: true, Owes: owes},
-		}
-		a := &membership.Assignment{
-			Stream: source.Stream{Resource: configMaps}, From: []string{"configmaps.v1/bank", "configmaps.v1/shop"}, Same: true,
-		}
-		next := r.successor(a, nil, r.epochs.Next)
-		assert.Equal(t, reselected, next.Reselected)
-		assert.Equal(t, sequence.Republish, next.Owes.List)
-	}
 }
 
 // The pipeline does not go on, and does not try again: every start would say the same.
@@ -615,7 +596,7 @@ func TestStream_owes_a_list_until_its_version_is_the_position(t *testing.T) {
 		}()
 		ticket := <-opened
 		synctest.Wait()
-		require.NoError(t, r.save(t.Context()))
+		require.NoError(t, r.journal.Save(t.Context()))
 		saved := store.state.Streams[s.Name]
 		assert.True(t, saved.Owes.List == sequence.Repair && saved.Position == "", "the store has %+v", saved)
 		s.Tracker.Settle(ticket)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/handover"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -187,7 +188,7 @@ func changed(t *testing.T, b *bridge, w *world, log *fakeLog, store *memoryStore
 	must.Succeed(t, "the log", func() error {
 		if got := news(log, n); !slices.Equal(got, want) {
 			return fmt.Errorf("%d streams are open; the log has\n%s\nwant\n%s",
-				len(b.session(t).opened()), strings.Join(got, "\n"), strings.Join(want, "\n"))
+				len(b.session(t).journal.Opened()), strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		return nil
 	})
@@ -683,7 +684,7 @@ func (c *consumer) versions() (all []string) {
 func settledAs(b *bridge, streams []string) bool {
 	watching := 0
 	if session := b.current.Load(); session != nil {
-		for _, s := range session.opened() {
+		for _, s := range session.journal.Opened() {
 			if slices.Contains(streams, s.Name) && s.Status.Watching() {
 				watching++
 			}
@@ -902,7 +903,7 @@ func TestHandover_drops_what_the_stream_ahead_has_published(t *testing.T) {
 	}
 	r := startOf(t, log, store, StreamSpec{Resource: "configmaps", Namespace: "default"})
 	from := []string{"configmaps.v1/default", "configmaps.v1beta1/default"}
-	require.NoError(t, r.move(t.Context(), handover{from: from, to: []*membership.Assignment{{
+	require.NoError(t, r.journal.Move(t.Context(), handover.Handover{From: from, To: []*membership.Assignment{{
 		Stream: scope, Action: membership.Run, From: from, Same: true, Called: []string{"configmaps"},
 	}}}))
 	want := checkpoint.Stream{
@@ -922,57 +923,6 @@ func TestHandover_drops_what_the_stream_ahead_has_published(t *testing.T) {
 	lines := log.lines()
 	slices.Sort(lines)
 	expect(t, lines, "updated default/a u1 21 watch", "updated default/b u2 22 watch")
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	assert.Empty(t, store.streams(t)["configmaps.v1/default"].Floors, "the position has passed the floors")
-}
-
-// What streams of several namespaces have, and owe, goes over to the one of all, under one number.
-func TestHandover_takes_the_oldest_position_and_the_greatest_debt(t *testing.T) {
-	log, store := newReadableLog(), &memoryStore{}
-	store.state = checkpoint.State{
-		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
-		Streams: map[string]checkpoint.Stream{
-			"configmaps.v1/a": {Position: "30", Epoch: 5, Since: 4},
-			"configmaps.v1/b": {
-				Epoch: 7, Since: 7, Owes: checkpoint.Owes{List: sequence.Republish, From: "20", Cause: "restored", Message: "m"},
-			},
-			"configmaps.v1/c": {Epoch: 8, Owes: checkpoint.Owes{List: sequence.Reselect}}, // it has nothing yet
-		},
-		Rows: map[string]map[string]checkpoint.Row{},
-	}
-	r := startOf(t, log, store)
-	from := []string{"configmaps.v1/a", "configmaps.v1/b", "configmaps.v1/c"}
-	at := source.Stream{Resource: configMaps}
-	require.NoError(t, r.move(t.Context(), handover{from: from, to: []*membership.Assignment{{Stream: at, From: from}}}))
-	got := store.streams(t)
-	require.Len(t, got, 1)
-	next := got["configmaps.v1"]
-	assert.Greater(t, next.Epoch, uint64(8))
-	assert.Equal(t, store.state.Log.Given, next.Epoch)
-	assert.Equal(t, uint64(7), next.Since)
-	assert.Empty(t, next.Position)
-	assert.Equal(t, checkpoint.Owes{List: sequence.Republish, From: "20", Cause: "restored", Message: "m"}, next.Owes)
-}
-
-// A checkpoint was lost, and the streams that the log had go over to others before they have listed.
-func TestHandover_says_that_the_checkpoint_was_lost(t *testing.T) {
-	log, store := newReadableLog(), &memoryStore{}
-	owes := checkpoint.Owes{List: sequence.Reselect, From: "20", Cause: "checkpoint-lost", Message: "m"}
-	store.state = checkpoint.State{
-		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
-		Streams:  map[string]checkpoint.Stream{"configmaps.v1/a": {Epoch: 5, Owes: owes}},
-		Rows: map[string]map[string]checkpoint.Row{"configmaps.v1/a": {"a/x": {
-			UID: "u1", ResourceVersion: "9", Epoch: 5,
-			Version: 9,
-		}}},
-	}
-	r := startOf(t, log, store)
-	from := []string{"configmaps.v1/a"}
-	require.NoError(t, r.move(t.Context(), handover{
-		from: from,
-		to:   []*membership.Assignment{{Stream: source.Stream{Resource: configMaps}, From: from}},
-	}))
-	next := store.streams(t)["configmaps.v1"]
-	assert.Equal(t, owes, next.Owes)
-	assert.Greater(t, next.Epoch, uint64(5))
 }

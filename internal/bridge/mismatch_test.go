@@ -35,7 +35,7 @@ func TestEpoch_begins_for_each_mismatch_that_a_list_shows(t *testing.T) {
 		t.Run(string(mismatch), func(t *testing.T) {
 			log, store, r, s := listed(t, "10", "a u1 5")
 			live(t, s, c.before)
-			require.NoError(t, r.save(t.Context()))
+			require.NoError(t, r.journal.Save(t.Context()))
 			before := s.Epoch
 			note(t, s, source.Progress{Kind: source.Gap, Version: "1000", Why: source.Why{Message: "compacted"}})
 			f := strings.Fields(c.exists)
@@ -120,7 +120,7 @@ func TestEpoch_of_all_streams_is_in_one_commit(t *testing.T) {
 	a, b := r.of(configMaps), r.of(secrets)
 	snapshot(t, a, "10", "x u1 5")
 	snapshot(t, b, "10", "y u9 6")
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	first := r.epochs.Last()
 	store.check = func(state *checkpoint.State) {
 		epochs := map[uint64]bool{}
@@ -134,11 +134,11 @@ func TestEpoch_of_all_streams_is_in_one_commit(t *testing.T) {
 	var commits sync.WaitGroup
 	commits.Go(func() {
 		for ctx.Err() == nil {
-			assert.NoError(t, r.commit(t.Context()))
+			assert.NoError(t, r.journal.Commit(t.Context()))
 		}
 	})
 	rewind(t, b, "1000")
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	cancel()
 	commits.Wait()
 	assert.Greater(t, store.state.Streams[closed.Name].Epoch, first, "of a stream that is not open")

@@ -274,7 +274,9 @@ func (m *model) start() (*rig, *stream.Stream) {
 	spec := StreamSpec{Resource: "configmaps", LabelSelector: m.selector}
 	r := startOf(m.t, m.log, m.store, spec)
 	r.env.Client = m.client
-	r.logged.Resyncs = max(r.logged.Resyncs, m.used) // when a checkpoint was lost some seconds have passed
+	if m.used > 0 { // when a checkpoint was lost some seconds have passed
+		r.journal.Exclusive(func() { r.journal.NextResync(m.used) })
+	}
 	spec.Latest, spec.SkipSnapshot, spec.Filter = m.mode.latest, m.mode.skip, m.mode.filter()
 	if m.mode.patches {
 		spec.Encoding.Payload = encode.MergePatch
@@ -308,7 +310,7 @@ func (m *model) session(last bool) {
 		m.finish(r, s, sent)
 	case m.random.IntN(2) == 0:
 		r.settle()
-		m.must(r.commit(m.t.Context()))
+		m.must(r.journal.Commit(m.t.Context()))
 		m.say("stopped at %d", sent)
 	default:
 		m.say("killed at %d", sent)
@@ -389,9 +391,9 @@ func (m *model) finish(r *rig, s *stream.Stream, sent int) {
 	if m.mode.rewind {
 		note(m.t, s, source.Progress{Kind: source.Bookmark, Version: fmt.Sprint(m.version)})
 	}
-	m.must(r.commit(m.t.Context()))
+	m.must(r.journal.Commit(m.t.Context()))
 	m.awaitResync(s)
-	m.must(r.commit(m.t.Context()))
+	m.must(r.journal.Commit(m.t.Context()))
 }
 
 // awaitResync lets a resync that is due come to its end. Meanwhile other resources are written, as bookmarks show.
@@ -454,7 +456,7 @@ func (m *model) watch(r *rig, s *stream.Stream, sent int) int {
 	case 0:
 		r.settle()
 	case 1:
-		m.must(r.commit(m.t.Context()))
+		m.must(r.journal.Commit(m.t.Context()))
 		if m.mode.backup && m.random.IntN(2) == 0 {
 			m.backups = append(m.backups, *must.Get(m.store.Load(m.t.Context()))(m.t))
 		}

@@ -204,7 +204,7 @@ func TestOlds_what_the_log_turns_out_to_have_is_no_base(t *testing.T) {
 	p.frames[0].send(t, s)
 	p.frames[1].send(t, s)
 	r.settle()
-	require.NoError(t, r.commit(t.Context()))
+	require.NoError(t, r.journal.Commit(t.Context()))
 	p.frames[2].send(t, s)
 	r.settleAndStop()
 	log.forgetIDs()

@@ -66,7 +66,7 @@ func TestOlds_whoever_applies_all_events_has_every_object_under_faults_and_crash
 				_, kept := s.Before.Cache.Total()
 				require.LessOrEqual(t, kept, r.budget.Limit()/4)
 				if i%50 == 49 {
-					require.NoError(t, r.commit(t.Context()))
+					require.NoError(t, r.journal.Commit(t.Context()))
 				}
 			}
 			if end == len(p.frames) {

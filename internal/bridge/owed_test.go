@@ -47,7 +47,7 @@ func TestHistory_a_list_is_owed_from_what_is_read_back_until_it_is_complete(t *t
 	assert.True(t, ok && version == "10", "it resumes at %q", version)
 
 	note(t, s, source.Progress{Kind: source.Gap, Version: "41", Why: source.Why{Message: "expired; nothing"}})
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	restart()
 	owed("in the middle of the list", reader.Owed{
 		Version: "41", Why: source.Why{Message: "expired; nothing"},

@@ -157,7 +157,7 @@ func restarted(t *testing.T, log readableLog, p *past, n int, before, after Stre
 		f.send(t, s)
 	}
 	r.settle()
-	require.NoError(t, r.commit(t.Context()))
+	require.NoError(t, r.journal.Commit(t.Context()))
 	_ = r.stop()
 	r = start(t, log, store)
 	r.env.Client = p.client(t)

@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/journal"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
@@ -146,19 +147,26 @@ func (e *SpecError) Error() string { return e.err.Error() }
 // Unwrap returns what is wrong.
 func (e *SpecError) Unwrap() error { return e.err }
 
-// Pipeline publishes the changes of its streams to its sink.
-type Pipeline struct {
-	cfg Config
-	// current is the session that runs, or ran last; nil before the first.
-	current atomic.Pointer[session]
+// lasting is what outlives the sessions of a pipeline.
+type lasting struct {
 	// term is what events carry as that of their writer; 0 without a Term, and before the checkpoint is read.
 	term int64
-	// epochs are those that it gives out.
+	// epochs are those that the pipeline gives out.
 	epochs ledger.Epochs
 	// planned: a session has known what is served.
 	planned bool
+	// counted: the loss of the log for which the last session ended is counted.
+	counted bool
 	// incidents are what happened in all sessions.
 	incidents health.Incidents
+}
+
+// Pipeline publishes the changes of its streams to its sink.
+type Pipeline struct {
+	cfg Config
+	lasting
+	// current is the session that runs, or ran last; nil before the first.
+	current atomic.Pointer[session]
 	// ended is why it does not run any more; nil while it does.
 	ended atomic.Pointer[health.Event]
 
@@ -197,10 +205,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer cancel()
 	defer p.cfg.Term.lost(cancel)()
 	defer p.cfg.Metrics.Remove(p)
-	delay, counted := restartDelay, false
+	delay := restartDelay
 	for {
 		began := time.Now()
-		err := p.session(ctx, counted)
+		err := p.session(ctx)
 		var rewound *sink.RewoundError
 		var interrupted *sink.InterruptedError
 		var unmade *noSinkError
@@ -208,12 +216,12 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		case checkpoint.IsPermanent(err):
 			return fmt.Errorf("pipeline %s: %w", p.cfg.Name, err)
 		case errors.As(err, &rewound):
-			counted = true
+			p.counted = true
 			p.cfg.Metrics.Pipeline(p.cfg.Name).Losses.Inc()
 			p.incidents.LogLost(rewound)
 			p.cfg.Log.Warn("the log has lost what it had acknowledged", "err", rewound)
 		case errors.As(err, &interrupted):
-			counted = false
+			p.counted = false
 			p.cfg.Log.Warn("what was published last may be in the log or not; it is read back", "err", interrupted)
 		case errors.As(err, &unmade) && p.current.Load() != nil:
 			p.cfg.Log.Warn("the broker's client cannot be made; it is tried again", "err", unmade.err)
@@ -253,7 +261,7 @@ func (p *Pipeline) hold(ctx context.Context) (done func()) {
 	free := p.cfg.Term.lost(cancel)
 	var work sync.WaitGroup
 	work.Go(func() {
-		for pause.For(ctx, commitEvery) == nil {
+		for pause.For(ctx, journal.Every) == nil {
 			err := store.Hold(ctx)
 			if s := p.current.Load(); s != nil && checkpoint.IsPermanent(err) {
 				s.fail(err)
@@ -274,9 +282,8 @@ type noSinkError struct{ err error }
 func (e *noSinkError) Error() string { return e.err.Error() }
 func (e *noSinkError) Unwrap() error { return e.err }
 
-// session runs until ctx ends, or the log was found to have lost something. Counted: the loss that the session before
-// has seen is counted.
-func (p *Pipeline) session(ctx context.Context, counted bool) error {
+// session runs until ctx ends, or the log was found to have lost something.
+func (p *Pipeline) session(ctx context.Context) error {
 	to, err := p.cfg.Sink(p.epochs.Announced)
 	if err != nil {
 		return &noSinkError{err}
@@ -284,7 +291,6 @@ func (p *Pipeline) session(ctx context.Context, counted bool) error {
 	ctx, again := context.WithCancelCause(ctx)
 	defer again(nil)
 	s := p.begin(to, func() { again(errRespecified) })
-	s.counted = counted
 	defer close(s.over)
 	err = s.run(ctx)
 	if errors.Is(context.Cause(ctx), errRespecified) && err == nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/journal"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -102,7 +103,7 @@ func TestPipeline_a_crash_repeats_nothing(t *testing.T) {
 			for i, f := range frames[at:end] {
 				send(t, s, source.Updated, f.Name, "u-"+f.Name, f.ResourceVersion, source.ReasonWatch)
 				if i%50 == 49 {
-					require.NoError(t, r.commit(t.Context()))
+					require.NoError(t, r.journal.Commit(t.Context()))
 				}
 			}
 			if end == len(frames) {
@@ -171,14 +172,14 @@ func TestPipeline_whose_position_stays_keeps_little_of_deleted_objects(t *testin
 		<-time.After(time.Minute)
 		assert.LessOrEqual(t, held(), int64(1<<19+1<<10))
 		close(gate)
-		commits := time.NewTicker(commitEvery)
+		commits := time.NewTicker(journal.Every)
 		defer commits.Stop()
 		for began, over := time.Now(), false; !over; {
 			select {
 			case <-come500:
 				over = true
 			case <-commits.C:
-				require.NoError(t, r.commit(t.Context()))
+				require.NoError(t, r.journal.Commit(t.Context()))
 				assert.Less(t, time.Since(began), time.Minute, "%d bytes are in the buffer", r.budget.Bytes())
 			}
 		}
@@ -236,8 +237,8 @@ func TestPipeline_whose_checkpoint_or_position_stays_reads_no_more_than_there_is
 		shown, wait := comeAndGo(ctx, s)
 		bounded := func(during time.Duration) {
 			for began := time.Now(); time.Since(began) < during; {
-				<-time.After(commitEvery)
-				_ = r.commit(t.Context())
+				<-time.After(journal.Every)
+				_ = r.journal.Commit(t.Context())
 				require.LessOrEqual(t, r.budget.Bytes(), r.budget.Limit()/2+2<<10,
 					"half of the buffer, and the objects of two versions")
 			}
@@ -270,8 +271,8 @@ func TestPipeline_goes_on_beside_a_stream_whose_position_stays(t *testing.T) {
 		stays, wait := comeAndGo(ctx, s)
 		during := func(d time.Duration) {
 			for began := time.Now(); time.Since(began) < d; {
-				<-time.After(commitEvery)
-				require.NoError(t, r.commit(t.Context()))
+				<-time.After(journal.Every)
+				require.NoError(t, r.journal.Commit(t.Context()))
 				require.LessOrEqual(t, r.budget.Bytes(), r.budget.Limit())
 			}
 		}
@@ -344,9 +345,9 @@ func TestPipeline_a_failed_commit_loses_nothing(t *testing.T) {
 	send(t, s, source.Added, "a", "u1", "1", source.ReasonWatch)
 	send(t, s, source.Added, "b", "u2", "2", source.ReasonWatch)
 	r.settle()
-	require.ErrorIs(t, r.commit(t.Context()), store.fail, "the commit ends with the store's error")
+	require.ErrorIs(t, r.journal.Commit(t.Context()), store.fail, "the commit ends with the store's error")
 	store.fail = nil
-	require.NoError(t, r.commit(t.Context()))
+	require.NoError(t, r.journal.Commit(t.Context()))
 	got := len(store.state.Rows[s.Name])
 	assert.Equal(t, 2, got, "the store has %d rows, want both", got)
 	assert.Equal(t, "1", store.state.Streams[s.Name].Position, "the store has position, want 1")
@@ -386,7 +387,7 @@ func TestProfile_what_died_with_its_process_is_read_back(t *testing.T) {
 	r := start(t, log, store)
 	s := r.stream(inKnative())
 	snapshot(t, s, "10", "a u1 5")
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	store.left.Store(0)
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()

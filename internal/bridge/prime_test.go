@@ -98,7 +98,7 @@ func TestPrime_takes_nothing_that_is_served_otherwise_than_it_was_published(t *t
 	p.frames[0].send(t, s)
 	s.Tracker.Bookmark("1")
 	r.settle()
-	require.NoError(t, r.commit(t.Context()))
+	require.NoError(t, r.journal.Commit(t.Context()))
 	_ = r.stop()
 	for i := range p.frames {
 		p.frames[i].body = strings.Replace(p.frames[i].body, `"data":{`, `"policy":"Retain","data":{`, 1)

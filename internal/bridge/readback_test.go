@@ -85,7 +85,7 @@ func TestReadBack_others_events_teach_nothing(t *testing.T) {
 		must.Get(log.store(m))(t)
 	}
 	r = start(t, log, store)
-	assert.Len(t, r.state.Rows["configmaps.v1"], 1, "known")
+	assert.Len(t, r.journal.State().Rows["configmaps.v1"], 1, "known")
 }
 
 // prepared is a log of two objects with three states each, known positions after 4 and after all messages.
@@ -93,7 +93,7 @@ func prepared(t *testing.T, log sink.Sink, store checkpoint.Store) {
 	t.Helper()
 	r, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u1 5", "b u2 6") // 4 messages
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	for _, c := range []source.Change{
 		{Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "11"}},
 		{Op: source.Updated, Ident: source.Ident{Name: "a", UID: "u1", ResourceVersion: "12"}},
@@ -129,7 +129,7 @@ func TestPipeline_starts_again_where_its_log_lost_something(t *testing.T) {
 	api.add(3)
 	must.Happen(t, "the events", func() bool { return len(log.lines()) == 5 })
 	before := b.session(t)
-	require.NoError(t, before.save(t.Context()))
+	require.NoError(t, before.journal.Save(t.Context()))
 	log.lose(3)
 	log.end <- &sink.RewoundError{Target: "the log", Acknowledged: 5, Last: 3}
 	must.Happen(t, "what was lost", func() bool { return len(log.lines()) >= 6 })
@@ -148,7 +148,7 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 			r, s = startStream(t, log, store)
 			note(t, s, source.Progress{Kind: source.Gap, Version: "20", Why: source.Why{Message: "too old"}})
 			if saved {
-				require.NoError(t, r.save(t.Context()))
+				require.NoError(t, r.journal.Save(t.Context()))
 			}
 			_ = r.stop()
 		}
@@ -156,7 +156,7 @@ func TestReadBack_a_list_is_announced_once(t *testing.T) {
 		relist(t, r.stream(nil), "20", "a u1 11")
 		r.settle()
 		expect(t, log.lines()[3:], "gap 20", "updated default/a u1 11 relist")
-		relist(t, r.opened()[0], "30", "a u1 11")
+		relist(t, r.journal.Opened()[0], "30", "a u1 11")
 		r.settle()
 		expect(t, log.lines()[5:], "gap 30")
 	}
@@ -195,7 +195,7 @@ func TestReadBack_begins_before_what_was_under_way(t *testing.T) {
 	send(t, s, source.Updated, "a", "u1", "11", source.ReasonWatch)
 	r.settle()
 	for range 3 {
-		require.NoError(t, r.save(t.Context()))
+		require.NoError(t, r.journal.Save(t.Context()))
 	}
 	mark := store.state.Log.Marks[0]
 	assert.True(t, mark < 4, "the log is read back from %d, and an event before that may be unknown", mark)

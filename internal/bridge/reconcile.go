@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/handover"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
@@ -131,9 +132,9 @@ func (r *reconciler) look() (in inputs) {
 	}
 	var entered map[string]string
 	in.stored, entered = r.stored()
-	r.specs = r.session.specs()
+	r.specs = r.entries.all()
 	if slices.ContainsFunc(r.specs, func(s *StreamSpec) bool { return s.NamespaceSelector != nil }) {
-		in.namespaces, in.changed[1], in.noNamespaces = r.namespaces(entered)
+		in.namespaces, in.changed[1], in.noNamespaces = namespaces(r.cfg.Namespaces, entered)
 	}
 	return in
 }
@@ -141,14 +142,16 @@ func (r *reconciler) look() (in inputs) {
 // namespaces returns the namespaces. Entered has the versions at which selectors took them: an API server that lags
 // behind, as after a restart, may tell an older state. Then nothing begins in the namespace, and nothing ends, as in
 // one that is being deleted.
-func (p *session) namespaces(entered map[string]string) (membership.Namespaces, <-chan struct{}, error) {
-	all, changed, err := p.cfg.Namespaces.Now()
+func namespaces(
+	of *catalog.Namespaces, entered map[string]string,
+) (membership.Namespaces, <-chan struct{}, error) {
+	all, changed, err := of.Now()
 	if err != nil {
 		return membership.Namespaces{}, changed, err
 	}
 	for name, version := range entered {
 		ns, ok := all[name]
-		if ok && ledger.After(version, ns.ResourceVersion) && p.cfg.Namespaces.Precedes(version) {
+		if ok && ledger.After(version, ns.ResourceVersion) && of.Precedes(version) {
 			ns.Terminating = true
 			all[name] = ns
 		}
@@ -271,7 +274,7 @@ func (r *reconciler) read(ctx context.Context, one *run) error {
 	if err := s.Tracker.Await(ctx); err != nil {
 		return stream.Ended(err)
 	}
-	if err := r.save(ctx); err != nil { // no mark may pass what the stream has published
+	if err := r.journal.Save(ctx); err != nil { // no mark may pass what the stream has published
 		return stream.Ended(err)
 	}
 	r.close(s)
@@ -303,44 +306,38 @@ func (r *reconciler) do(ctx context.Context, streams []string, something func(ct
 	})
 }
 
-// handover is what streams take over at once from others.
-type handover struct {
-	to   []*membership.Assignment
-	from []string
-}
-
 // handovers returns those that can be made now: nothing of what they concern is read any more. What is handed over, or
 // is to be, is added to handed.
-func (r *reconciler) handovers(plan []membership.Assignment, handed map[string]bool) (now []handover) {
-	var all []handover
+func (r *reconciler) handovers(plan []membership.Assignment, handed map[string]bool) (now []handover.Handover) {
+	var all []handover.Handover
 	for i := range plan {
 		a := &plan[i]
 		if a.Action != membership.Run || !moves(a) {
 			continue
 		}
-		one := handover{to: []*membership.Assignment{a}, from: a.From}
+		one := handover.Handover{To: []*membership.Assignment{a}, From: a.From}
 		for _, name := range a.From {
 			handed[name] = true
 		}
-		all = slices.DeleteFunc(all, func(o handover) bool {
-			shared := slices.ContainsFunc(o.from, func(name string) bool { return slices.Contains(one.from, name) })
+		all = slices.DeleteFunc(all, func(o handover.Handover) bool {
+			shared := slices.ContainsFunc(o.From, func(name string) bool { return slices.Contains(one.From, name) })
 			if shared { // what one stream has is shared out in one commit
-				one.to, one.from = append(one.to, o.to...), append(slices.Clone(one.from), o.from...)
+				one.To, one.From = append(one.To, o.To...), append(slices.Clone(one.From), o.From...)
 			}
 			return shared
 		})
 		all = append(all, one)
 	}
 	for _, h := range all {
-		slices.Sort(h.from)
-		h.from = slices.Compact(h.from)
-		for _, name := range h.from {
+		slices.Sort(h.From)
+		h.From = slices.Compact(h.From)
+		for _, name := range h.From {
 			if cancel := r.busy[name]; cancel != nil {
 				cancel() // a stream that retires may wait for a broker that refuses an end
 			}
 		}
-		waits := slices.ContainsFunc(h.from, r.occupied) ||
-			slices.ContainsFunc(h.to, func(a *membership.Assignment) bool { return r.occupied(a.Stream.Name()) })
+		waits := slices.ContainsFunc(h.From, r.occupied) ||
+			slices.ContainsFunc(h.To, func(a *membership.Assignment) bool { return r.occupied(a.Stream.Name()) })
 		if !waits {
 			now = append(now, h)
 		}
@@ -349,12 +346,12 @@ func (r *reconciler) handovers(plan []membership.Assignment, handed map[string]b
 }
 
 // handOver makes a handover in the background.
-func (r *reconciler) handOver(ctx context.Context, h handover) {
-	names := slices.Clone(h.from)
-	for _, a := range h.to {
+func (r *reconciler) handOver(ctx context.Context, h handover.Handover) {
+	names := slices.Clone(h.From)
+	for _, a := range h.To {
 		names = append(names, a.Stream.Name())
 	}
-	r.do(ctx, names, func(ctx, _ context.Context) error { return r.move(ctx, h) })
+	r.do(ctx, names, func(ctx, _ context.Context) error { return r.journal.Move(ctx, h) })
 }
 
 // retireStored ends in the background what is stored of a stream that does not run.

@@ -82,8 +82,7 @@ func TestReconciler_ends_nothing_for_an_old_state_of_a_namespace(t *testing.T) {
 		"a history was restored":                  {"shop", "40", 41, false},
 		"it does not exist":                       {"gone", "40", 35, false},
 	} {
-		p := &session{cfg: &Config{Namespaces: listedNamespaces(t, c.other)}}
-		all, _, err := p.namespaces(map[string]string{c.namespace: c.entered})
+		all, _, err := namespaces(listedNamespaces(t, c.other), map[string]string{c.namespace: c.entered})
 		require.NoError(t, err)
 		at := source.Stream{Resource: configMaps, Namespace: c.namespace}
 		entry := membership.Spec{Resource: "configmaps", NamespaceSelector: labels.SelectorFromSet(labels.Set{"team": "a"})}
@@ -103,9 +102,10 @@ func TestReconciler_begins_nothing_in_a_namespace_that_is_being_deleted(t *testi
 			`"name":"shop","resourceVersion":"30","deletionTimestamp":"2026-01-02T03:04:05Z"`), labels.Everything()
 	})
 	must.Happen(t, "all that there is at first", func() bool {
-		b.session(t).mu.Lock()
-		defer b.session(t).mu.Unlock()
-		return len(b.session(t).unbegun) == 0
+		entries := b.session(t).entries
+		entries.mu.Lock()
+		defer entries.mu.Unlock()
+		return len(entries.unbegun) == 0
 	})
 	assert.Equal(t, "configmaps.v1/default", b.only(t).Name, "open")
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/ledger"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/membership"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/refused"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/stream"
@@ -146,7 +145,7 @@ func TestRefused_end_is_told_by_a_stream_that_retires(t *testing.T) {
 	refuse(log, "stuck")
 	b = runIn(t, w, log, store, shop)
 	must.Happen(t, "the refusal", func() bool {
-		return slices.ContainsFunc(b.session(t).opened(), func(s *stream.Stream) bool { return s.Refusals.Lacks() })
+		return slices.ContainsFunc(b.session(t).journal.Opened(), func(s *stream.Stream) bool { return s.Refusals.Lacks() })
 	})
 	require.NoError(t, b.stop())
 	refuse(log)
@@ -289,7 +288,7 @@ func TestRefused_objects_are_in_the_log_once_the_broker_takes_them(t *testing.T)
 func (b *bridge) settles(t *testing.T) {
 	t.Helper()
 	must.Succeed(t, "an end of what is under way", func() error {
-		open := b.session(t).opened()
+		open := b.session(t).journal.Opened()
 		for _, s := range open {
 			if n := s.Tracker.Pending(); n > 0 {
 				return fmt.Errorf("stream %s has %d pending, retiring %v", s.Name, n, s.Saved.Retiring)
@@ -376,7 +375,7 @@ func TestRefused_object_whose_name_another_one_had_survives_a_crash_between_both
 	log.set(func() { log.fails = func(m *sink.Message) bool { return strings.Contains(m.ID, "u2.") } })
 	send(t, s, source.Updated, "a", "u2", "13", source.ReasonWatch)
 	must.Happen(t, "the end", func() bool { return slices.Contains(log.lines(), "deleted default/a u1 5 watch") })
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	want := checkpoint.Refused{Key: "default/a", Changes: 2, Version: "12"}
 	assert.Equal(t, []checkpoint.Refused{want}, store.state.Streams[s.Name].Refused)
 	r.stopSaved()
@@ -459,7 +458,7 @@ func TestRefused_object_does_not_keep_a_rewind_from_ending(t *testing.T) {
 	live(t, s, life)
 	note(t, s, source.Progress{Kind: source.Bookmark, Version: "20"})
 	require.True(t, s.Refusals.Lacks())
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	assert.Empty(t, s.Saved.Replay.To, "the rewind has not ended")
 	s.Status.State(source.Watching, nil)
 	s.Mu.Lock()
@@ -487,7 +486,7 @@ func TestRefused_end_does_not_keep_another_stream_from_taking_over(t *testing.T)
 	refuse(log, "stuck")
 	b.respecify(t, shop)
 	must.Happen(t, "the refusal", func() bool {
-		return slices.ContainsFunc(b.session(t).opened(), func(s *stream.Stream) bool { return s.Refusals.Lacks() })
+		return slices.ContainsFunc(b.session(t).journal.Opened(), func(s *stream.Stream) bool { return s.Refusals.Lacks() })
 	})
 	b.respecify(t, all)
 	b.watches(t, "configmaps.v1")
@@ -585,9 +584,9 @@ func TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older(t *testi
 	gate := log.hold()
 	send(t, s, source.Updated, "a", "u1", "1001", source.ReasonWatch)
 	cause := &source.RewoundError{Stream: "other", Position: "1000", Server: "500"}
-	r.committing.Lock()
-	s.Epochs.Restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
-	r.committing.Unlock()
+	r.journal.Exclusive(func() {
+		s.Epochs.Restored(r.epochs.Next(), source.Why{Cause: source.CauseRestored}, cause)
+	})
 	close(gate)
 	r.settle()
 	log.set(func() { log.gate = nil })
@@ -601,29 +600,6 @@ func TestRefused_object_is_tried_again_in_a_restored_etcd_that_is_older(t *testi
 	r.retried(s, "500", "a u1 450")
 	assert.Equal(t, []string{"default/a 450"}, alive(log.fakeLog))
 	r.stopSaved()
-}
-
-func TestRefused_objects_of_two_histories_have_no_versions_behind_a_handover(t *testing.T) {
-	r := start(t, newReadableLog(), &memoryStore{})
-	refused := func(changes int, version string) []checkpoint.Refused {
-		return []checkpoint.Refused{{Key: "bank/x", Changes: changes, Version: version}}
-	}
-	for name, c := range map[string]struct {
-		since uint64
-		want  checkpoint.Refused
-	}{
-		"one history":   {5, checkpoint.Refused{Key: "bank/x", Changes: 2, Version: "1000"}},
-		"two histories": {9, checkpoint.Refused{Key: "bank/x", Changes: 2}},
-	} {
-		r.state.Streams = map[string]checkpoint.Stream{
-			"configmaps.v1/bank": {Position: "1000", Epoch: 5, Since: 5, Namespaced: true, Refused: refused(1, "900")},
-			"configmaps.v1/shop": {Position: "1001", Epoch: 9, Since: c.since, Namespaced: true, Refused: refused(2, "1000")},
-		}
-		from := []string{"configmaps.v1/bank", "configmaps.v1/shop"}
-		a := &membership.Assignment{Stream: source.Stream{Resource: configMaps}, From: from}
-		next := r.successor(a, nil, r.epochs.Next)
-		assert.Equal(t, []checkpoint.Refused{c.want}, next.Refused, name)
-	}
 }
 
 // As many objects are recorded as may be. One more waits, and holds up what would have the others tried.
@@ -695,7 +671,7 @@ func TestRefused_changes_that_are_published_after_all_stand_for_themselves(t *te
 			refuse(log, "a")
 			_ = must.Get(s.Admit(t.Context(), "11", 1))(t) // something else is on its way
 			live(t, s, changes)
-			require.NoError(t, r.save(t.Context()))
+			require.NoError(t, r.journal.Save(t.Context()))
 			_ = r.stop()
 			r, s = startStream(t, log, store)
 			before := len(log.lines())
@@ -834,7 +810,7 @@ func TestRefused_object_is_not_read_as_it_was_before(t *testing.T) {
 	refuse(log, "a")
 	_ = must.Get(s.Admit(t.Context(), "11", 1))(t) // something else is on its way
 	live(t, s, []happening{{source.Updated, "a", "u1", "12"}})
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	_ = r.stop()
 	refuse(log)
 	r, s = startStream(t, log, store)

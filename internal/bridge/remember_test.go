@@ -72,7 +72,7 @@ func TestRemember_begins_the_gap_at_the_streams_own_snapshot(t *testing.T) {
 
 	r = startOf(t, log, &memoryStore{}, specs...)
 	for i, spec := range specs {
-		saved := r.state.Streams["configmaps.v1/"+spec.Namespace]
+		saved := r.journal.State().Streams["configmaps.v1/"+spec.Namespace]
 		assert.Equal(t, strconv.Itoa(10+i), saved.Owes.From, spec.Namespace)
 		assert.Equal(t, "checkpoint-lost", saved.Owes.Cause, spec.Namespace)
 		assert.Greater(t, saved.Epoch, given, spec.Namespace)
@@ -214,7 +214,7 @@ func TestRemember_is_for_a_store_that_was_never_written(t *testing.T) {
 		Identity: checkpoint.Identity{Cluster: "test", Pipeline: "test"},
 		Log:      checkpoint.Log{Marks: map[int32]uint64{0: uint64(len(log.log))}, Given: uint64(time.Now().Unix()) + 9},
 	}}, named)
-	assert.Empty(t, r.state.Streams, "known")
+	assert.Empty(t, r.journal.State().Streams, "known")
 }
 
 func TestRemember_takes_no_marker_of_another_pipeline(t *testing.T) {
@@ -224,7 +224,7 @@ func TestRemember_takes_no_marker_of_another_pipeline(t *testing.T) {
 	i := slices.IndexFunc(marker, func(a sink.Attribute) bool { return a.Name == "pipeline" })
 	marker[i].Value = "other"
 	r := startOf(t, log, &memoryStore{}, named)
-	assert.Equal(t, "0", r.state.Streams["configmaps.v1"].Owes.From, "the gap begins, want 0")
+	assert.Equal(t, "0", r.journal.State().Streams["configmaps.v1"].Owes.From, "the gap begins, want 0")
 }
 
 // What is read back of a gap follows what was read, and not only what the broker has acknowledged by then.

@@ -99,7 +99,7 @@ func TestReplay_tells_once_more_what_happened_in_its_order(t *testing.T) {
 		assert.Equal(t, strings.HasSuffix(m.ID, ".r7"), i >= len(first) && i < len(log.log)-1,
 			"the id of %s is %s", log.lines()[i], m.ID)
 	}
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	assert.Equal(t, (checkpoint.Replay{}), s.Saved.Replay, "it is not over")
 }
 

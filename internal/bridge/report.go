@@ -27,7 +27,7 @@ func (r *reconciler) report(in *inputs, plan []membership.Assignment, problems [
 		_, before := r.told[key]
 		switch p.Kind {
 		case membership.Overlap, membership.ClusterScoped:
-			if !*r.planned {
+			if !r.planned {
 				return &SpecError{why}
 			}
 			unknown[spec] = why
@@ -36,11 +36,11 @@ func (r *reconciler) report(in *inputs, plan []membership.Assignment, problems [
 		case membership.Ambiguous, membership.Kept, membership.Nothing: // it is read as far as it exists
 		}
 		if !before {
-			r.log.Warn(headline(p.Kind), "resource", spec.Resource, "err", why)
+			r.cfg.Log.Warn(headline(p.Kind), "resource", spec.Resource, "err", why)
 		}
 	}
 	r.told = told
-	*r.planned = *r.planned || in.Known
+	r.planned = r.planned || in.Known
 	for _, spec := range r.specs {
 		if err := r.waits(in, spec); err != nil {
 			unknown[spec] = err
@@ -145,15 +145,12 @@ func (r *reconciler) begun(in *inputs, plan []membership.Assignment, unknown map
 	for _, one := range r.runs {
 		one.Status.Instead(unknown[one.Spec])
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unknown, r.selected = unknown, selected
-	for spec := range r.unbegun {
-		if in.Known && !waits[spec] && unknown[spec] == nil {
-			delete(r.unbegun, spec)
-		}
+	unbegun := r.entries.observe(selected, unknown, func(spec *StreamSpec) bool {
+		return in.Known && !waits[spec] && unknown[spec] == nil
+	})
+	if unbegun == 0 && !mayGrow(r.specs) {
+		r.journal.EndResyncsNew()
 	}
-	r.resyncNew = r.resyncNew && (len(r.unbegun) > 0 || mayGrow(r.specs))
 }
 
 // mayGrow reports whether a stream of one of the entries may begin that was there before the checkpoint was lost.

@@ -150,7 +150,7 @@ func TestRestart_in_the_list_of_changed_selectors_lists_again(t *testing.T) {
 	note(t, s, source.Progress{Kind: source.SnapshotStarted, Version: "20"})
 	send(t, s, source.Added, "c", "u3", "7", source.ReasonRelist)
 	r.settle()
-	require.NoError(t, r.commit(t.Context()))
+	require.NoError(t, r.journal.Commit(t.Context()))
 	_ = r.stop()
 	for _, selector := range []string{"", "x=y"} {
 		r = start(t, log, store)

@@ -397,18 +397,18 @@ func TestResync_has_nothing_to_do_where_nothing_is_selected(t *testing.T) {
 		}
 	}
 	state("before it runs", resyncs.Refused, resyncs.Refused, resyncs.Refused)
-	s := newSession(&b.cfg, newFakeLog())
+	s := newSession(b, newFakeLog())
 	defer s.delivery.ShutDown()
 	b.current.Store(s)
 	state("before it is known what there is", resyncs.Refused, resyncs.Refused, resyncs.Refused)
 	pods, wildcard := &b.cfg.Streams[0], &b.cfg.Streams[1]
-	delete(s.unbegun, pods)
-	delete(s.unbegun, wildcard)
+	delete(s.entries.unbegun, pods)
+	delete(s.entries.unbegun, wildcard)
 	state("when that is nothing", resyncs.Empty, resyncs.Empty, resyncs.Refused)
-	s.selected = map[*StreamSpec]int{wildcard: 1}
+	s.entries.selected = map[*StreamSpec]int{wildcard: 1}
 	state("when a stream is between two versions", resyncs.Empty, resyncs.Refused, resyncs.Refused)
-	s.selected = nil
-	s.unknown = map[*StreamSpec]error{pods: errors.New("forbidden")}
+	s.entries.selected = nil
+	s.entries.unknown = map[*StreamSpec]error{pods: errors.New("forbidden")}
 	state("when it is not known any more", resyncs.Refused, resyncs.Empty, resyncs.Refused)
 }
 

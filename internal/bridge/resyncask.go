@@ -88,7 +88,7 @@ func Resyncs(pipelines []*Pipeline) []resyncs.Resync {
 
 func (p *session) resyncs() []resyncs.Resync {
 	var all []resyncs.Resync
-	for _, s := range p.opened() {
+	for _, s := range p.journal.Opened() {
 		s.Resyncer.Resync.Mu.Lock()
 		known := s.Resyncer.Resync.All()
 		s.Resyncer.Resync.Mu.Unlock()
@@ -118,7 +118,7 @@ func (p *Pipeline) targets() []target {
 		session = nil
 	}
 	if session != nil {
-		for _, s := range session.opened() {
+		for _, s := range session.journal.Opened() {
 			opened[s.Spec] = true
 			all = append(all, target{stream: s, names: within(s.Namespace, s.Spec.Resource, s.At().Resource.String(),
 				s.At().Resource.Resource,
@@ -129,7 +129,7 @@ func (p *Pipeline) targets() []target {
 		if !opened[spec] {
 			all = append(all, target{
 				names: within(spec.Namespace, spec.Resource),
-				empty: session != nil && session.selectsNothing(spec),
+				empty: session != nil && session.entries.selectsNothing(spec),
 			})
 		}
 	}
@@ -153,17 +153,6 @@ func (p *Pipeline) addNames(all []target) {
 			}
 		}
 	}
-}
-
-// selectsNothing reports whether it is known that nothing is what a spec without an open stream selects.
-func (p *session) selectsNothing(spec *StreamSpec) bool {
-	if spec.Wildcard == nil && spec.NamespaceSelector == nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, opening := p.unbegun[spec]
-	return !opening && p.selected[spec] == 0 && p.unknown[spec] == nil
 }
 
 func dotted(resource, group string) string { return strings.TrimSuffix(resource+"."+group, ".") }

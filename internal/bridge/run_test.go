@@ -288,12 +288,12 @@ func TestCommit_saves_again_what_a_failed_one_may_have_saved(t *testing.T) {
 	before := store.state.Streams[s.Name]
 	s.Saved.Owes.Version = "40"
 	store.fail = errors.New("no answer")
-	require.Error(t, r.commit(t.Context()), "it did not fail")
+	require.Error(t, r.journal.Commit(t.Context()), "it did not fail")
 	store.fail = nil
 	stored := before
 	stored.Owes.Version = "40"
 	store.state.Streams[s.Name] = stored // it was made nevertheless
 	s.Saved.Owes.Version = ""
-	require.NoError(t, r.commit(t.Context()))
+	require.NoError(t, r.journal.Commit(t.Context()))
 	assert.Equal(t, before, store.state.Streams[s.Name], "the store")
 }

@@ -5,7 +5,6 @@ package bridge
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -70,39 +69,30 @@ func (p *Pipeline) unready() []string {
 }
 
 func (p *session) unready() []string {
-	if err := p.unloaded(); err != nil {
-		return []string{fmt.Sprintf("pipeline %s: checkpoint: %v", p.name, err)} // nothing has begun
+	name := p.cfg.Name
+	if err := p.journal.Loading(); err != nil {
+		return []string{fmt.Sprintf("pipeline %s: checkpoint: %v", name, err)} // nothing has begun
 	}
 	var lines []string
 	if err := p.delivery.Broker.Problem(p.sink.Ready()); err != nil {
-		lines = append(lines, fmt.Sprintf("pipeline %s: broker: %v", p.name, err))
+		lines = append(lines, fmt.Sprintf("pipeline %s: broker: %v", name, err))
 	} else if since, err := p.delivery.Broker.Refusing(); err != nil {
-		lines = append(lines, fmt.Sprintf("pipeline %s: broker: it answers, and for %v has refused something: %v", p.name,
+		lines = append(lines, fmt.Sprintf("pipeline %s: broker: it answers, and for %v has refused something: %v", name,
 			time.Since(since).Round(time.Second), err))
 	}
 	patience := health.UnreadyAfter
-	select {
-	case <-p.met:
-	default:
+	if !p.hasMet() {
 		patience = 0 // nothing begins before it is saved what the log has
 	}
-	if since, err := p.checkpoint.Problem(); err != nil && time.Since(since) >= patience {
-		lines = append(lines, fmt.Sprintf("pipeline %s: checkpoint: %v", p.name, err))
+	if since, err := p.journal.Problem(); err != nil && time.Since(since) >= patience {
+		lines = append(lines, fmt.Sprintf("pipeline %s: checkpoint: %v", name, err))
 	}
-	p.mu.Lock()
-	for _, spec := range p.asked {
-		if err := p.unknown[spec]; err != nil {
-			lines = append(lines, fmt.Sprintf("pipeline %s: %s: %v", p.name, spec.Resource, err))
-		}
+	for _, line := range p.entries.problems() {
+		lines = append(lines, fmt.Sprintf("pipeline %s: %s", name, line))
 	}
-	lines = slices.Compact(lines) // scopes of one entry
-	if missing := len(p.unbegun); missing > 0 && len(p.unknown) == 0 {
-		lines = append(lines, fmt.Sprintf("pipeline %s: streams that are not open yet: %d", p.name, missing))
-	}
-	p.mu.Unlock()
-	for _, s := range p.opened() {
+	for _, s := range p.journal.Opened() {
 		if why := s.Status.Ready(); why != "" && s.Status.Degraded() == "" {
-			lines = append(lines, fmt.Sprintf("pipeline %s: stream %s: %s", p.name, s.Name, why))
+			lines = append(lines, fmt.Sprintf("pipeline %s: stream %s: %s", name, s.Name, why))
 		}
 	}
 	return lines
@@ -114,9 +104,9 @@ func (p *Pipeline) degraded() (lines []string) {
 	if s == nil || p.ended.Load() != nil {
 		return nil
 	}
-	for _, o := range s.opened() {
+	for _, o := range s.journal.Opened() {
 		if why := o.Status.Degraded(); why != "" {
-			lines = append(lines, fmt.Sprintf("degraded: pipeline %s: stream %s: %s", s.name, o.Name, why))
+			lines = append(lines, fmt.Sprintf("degraded: pipeline %s: stream %s: %s", s.cfg.Name, o.Name, why))
 		}
 	}
 	return lines

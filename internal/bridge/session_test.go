@@ -150,7 +150,8 @@ func TestPipeline_counts_a_loss_once(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error, 1)
-		go func() { ended <- p.session(ctx, counted) }()
+		p.counted = counted
+		go func() { ended <- p.session(ctx) }()
 		must.Happen(t, "the session", func() bool { return p.current.Load() != nil })
 		<-p.current.Load().met
 		n := value(t, registry, "log_losses_total")
@@ -173,7 +174,7 @@ func TestMarks_are_taken_before_the_rows(t *testing.T) {
 	s.Ledger.Put("default/gone", checkpoint.Row{UID: "u9", ResourceVersion: "6", Deleted: true})
 	last.Mu.Lock()
 	committed := make(chan error, 1)
-	go func() { committed <- r.commit(t.Context()) }()
+	go func() { committed <- r.journal.Commit(t.Context()) }()
 	must.Happen(t, "the rows of the first stream", func() bool { _, ok := s.Ledger.Get("default/gone"); return !ok })
 	send(t, s, source.Added, "b", "u2", "11", source.ReasonWatch)
 	r.settle()

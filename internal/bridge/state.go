@@ -66,7 +66,7 @@ func (p *Pipeline) State() State {
 func (p *session) now(now time.Time) State {
 	gone := p.budget.Gone()
 	st := State{
-		Name: p.name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
+		Name: p.cfg.Name, Target: p.cfg.Target, Began: p.began, Unready: p.unready(),
 		BufferedEvents: p.budget.Count(), BufferedBytes: p.budget.Bytes(), DeletedBytes: gone,
 		BufferBytes: p.budget.Limit(),
 		Loss:        p.incidents.Loss(), Writer: p.incidents.Writer(),
@@ -86,13 +86,13 @@ func (p *session) now(now time.Time) State {
 		}
 	}
 	opened := map[*StreamSpec]bool{}
-	for _, s := range p.opened() {
+	for _, s := range p.journal.Opened() {
 		opened[s.Spec] = true
 		st.Streams = append(st.Streams, s.Report(now))
 	}
-	for _, spec := range p.specs() {
+	for _, spec := range p.entries.all() {
 		if !opened[spec] || spec.Wildcard != nil || spec.NamespaceSelector != nil {
-			if err, missing := p.missing(spec); missing {
+			if err, missing := p.entries.missing(spec); missing {
 				st.Streams = append(st.Streams, unopened(spec, err))
 			}
 		}
@@ -101,20 +101,9 @@ func (p *session) now(now time.Time) State {
 }
 
 func (p *session) checkpointState() (st CheckpointState) {
-	if at := p.saved.Load(); at != 0 {
-		st.Saved = time.Unix(0, at)
-	}
-	st.Since, st.Err = p.checkpoint.Problem()
+	st.Saved = p.journal.Saved()
+	st.Since, st.Err = p.journal.Problem()
 	return st
-}
-
-// missing reports whether something of a spec is not open that should be, and why, if that is known.
-func (p *session) missing(spec *StreamSpec) (why error, missing bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, missing = p.unbegun[spec]
-	why = p.unknown[spec]
-	return why, missing || why != nil
 }
 
 // unopened is the state of what is configured and not open.
@@ -143,11 +132,9 @@ func (p *session) gauges() health.Gauges {
 	g := health.Gauges{
 		Running: true, Buffered: p.budget.Bytes(), Deleted: gone, Limit: p.budget.Limit(), Ready: p.delivery.Broker.Takes(),
 		Events: p.budget.Count(), Queued: int64(p.delivery.Len()), Refused: p.refusals.Load(), Unmet: p.unmet(),
+		Saved: p.journal.Saved(),
 	}
-	if at := p.saved.Load(); at != 0 {
-		g.Saved = time.Unix(0, at)
-	}
-	for _, s := range p.opened() {
+	for _, s := range p.journal.Opened() {
 		g.Streams = append(g.Streams, s.Gauges())
 	}
 	return g

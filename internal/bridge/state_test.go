@@ -83,9 +83,9 @@ func TestBroker_that_refuses_for_long_is_not_ready(t *testing.T) {
 		log, r, s := startNew(t, nil)
 		full := true
 		log.set(func() { log.fails = func(m *sink.Message) bool { return full && strings.HasSuffix(m.Key, "/a") } })
-		clear(r.unbegun)
+		clear(r.entries.unbegun)
 		said := &testlog.Text{}
-		r.session.log, r.env.Log, r.delivery.Log = said.Logger(), said.Logger(), said.Logger()
+		r.cfg.Log, r.env.Log, r.delivery.Log = said.Logger(), said.Logger(), said.Logger()
 		snapshot(t, s, "1")
 		ready := func() string { return strings.Join(r.pipeline.unready(), "\n") }
 		send(t, s, source.Added, "a", "u1", "2", source.ReasonWatch)
@@ -109,7 +109,7 @@ func TestBroker_that_was_away_has_refused_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, r, s := startNew(t, nil)
 		down := true
-		clear(r.unbegun)
+		clear(r.entries.unbegun)
 		snapshot(t, s, "1")
 		s.Status.State(source.Watching, nil)
 		assert.Empty(t, r.unready())
@@ -136,9 +136,9 @@ func TestState_tells_of_what_is_configured_and_not_open(t *testing.T) {
 		t.Errorf("before it runs it is %+v", got)
 	}
 	r.stream(&r.cfg.Streams[0])
-	delete(r.unbegun, &r.cfg.Streams[0])
-	delete(r.unbegun, &r.cfg.Streams[2])
-	r.unknown = map[*StreamSpec]error{
+	delete(r.entries.unbegun, &r.cfg.Streams[0])
+	delete(r.entries.unbegun, &r.cfg.Streams[2])
+	r.entries.unknown = map[*StreamSpec]error{
 		&r.cfg.Streams[1]: errors.New("not known"),
 		&r.cfg.Streams[2]: errors.New("there are none"), // they were open, and have gone
 	}

@@ -50,11 +50,11 @@ func TestStream_commits_the_version_of_a_list_and_that_nothing_is_owed_at_once(t
 	s.Lists.Complete = &source.Progress{Version: "20"}
 	s.Mu.Unlock()
 	s.Tracker.Bookmark("20")
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	saved := store.streams(t)[s.Name]
 	assert.True(t, saved.Position == "10" && saved.Owes.List == sequence.Relist, "the store has %+v", saved)
 	s.Tracker.Settle(ticket)
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	saved = store.streams(t)[s.Name]
 	assert.True(t, saved.Position == "20" && saved.Owes == checkpoint.Owes{}, "the store has %+v", saved)
 }
@@ -67,7 +67,7 @@ func TestStream_owes_what_does_not_compare_although_a_list_is_complete(t *testin
 	s.Epochs.Mismatch = &source.RewoundError{Stream: s.Name}
 	s.Saved.Owes = checkpoint.Owes{List: sequence.Republish, Cause: string(source.CauseRestored)}
 	s.Mu.Unlock()
-	require.NoError(t, r.save(t.Context()))
+	require.NoError(t, r.journal.Save(t.Context()))
 	assert.Equal(t, sequence.Republish, store.streams(t)[s.Name].Owes.List)
 }
 
@@ -190,7 +190,7 @@ func TestStream_owes_a_list_until_it_is_acknowledged(t *testing.T) {
 		go func() { ended <- s.Note(t.Context(), source.Progress{Kind: source.Listed, Version: "20", Objects: 1}) }()
 		synctest.Wait()
 		assert.Empty(t, ended, "the list is complete")
-		require.NoError(t, r.save(t.Context()))
+		require.NoError(t, r.journal.Save(t.Context()))
 		saved := store.state.Streams[s.Name]
 		assert.Equal(t, sequence.Relist, saved.Owes.List)
 		assert.Equal(t, "10", saved.Position)
@@ -346,7 +346,7 @@ func TestStream_a_tombstone_goes_when_the_position_has_passed_it(t *testing.T) {
 	}{{"1", 1}, {"3", 0}} {
 		note(t, s, source.Progress{Kind: source.Bookmark, Version: c.bookmark})
 		r.settle()
-		require.NoError(t, r.commit(t.Context()))
+		require.NoError(t, r.journal.Commit(t.Context()))
 		assert.Equal(t, c.rows, len(store.state.Rows[s.Name]), "rows are kept at position %s", s.Tracker.Position())
 	}
 }
@@ -367,7 +367,7 @@ func TestStream_changed_selectors_list_again_under_an_epoch_of_their_own(t *test
 	first, s := startStream(t, log, store)
 	snapshot(t, s, "10", "a u-a 5", "b u-b 6")
 	first.settle()
-	require.NoError(t, first.commit(t.Context()))
+	require.NoError(t, first.journal.Commit(t.Context()))
 	_ = first.stop()
 
 	second := start(t, log, store)
@@ -401,10 +401,10 @@ func TestPipeline_what_cannot_be_encoded_leaves_a_rejection_and_a_count(t *testi
 // The worker has taken the object from the queue, and not yet what waits.
 func TestStream_latest_leaves_no_object_in_the_queue_with_nothing_to_do(t *testing.T) {
 	to := &swiftLog{}
-	p := newSession(&New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}).cfg,
+	p := newSession(New(Config{Name: "test", Buffer: 1 << 20, Metrics: health.NewMetrics(prometheus.NewRegistry())}),
 		to)
 	defer p.delivery.ShutDown()
-	p.delivery.Publisher, p.state = to, &checkpoint.State{}
+	p.delivery.Publisher = to
 	s, err := p.open(&StreamSpec{Latest: true, Encoding: encode.Config{Cluster: "test", Pipeline: "test"}},
 		source.Stream{Resource: configMaps})
 	require.NoError(t, err)

@@ -24,23 +24,20 @@ func (p *session) assume(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	if *p.term == 0 {
-		*p.term = max(t.Number, p.logged.Term+1)
+	if p.term == 0 {
+		p.term = p.journal.NextTerm(t.Number)
 	}
-	for _, spec := range p.specs() {
-		spec.Encoding.WriterTerm = int(*p.term)
+	for _, spec := range p.entries.all() {
+		spec.Encoding.WriterTerm = int(p.term)
 	}
-	p.committing.Lock()
-	p.logged.Term, p.unlogged = *p.term, true
-	p.committing.Unlock()
-	return p.save(ctx)
+	return p.journal.SaveTerm(ctx, p.term)
 }
 
 // sayPublishing tells a person where events go from now on, and with a term the number that they carry.
 func (p *session) sayPublishing() {
 	if p.cfg.Term == nil {
-		p.log.Info("publishing", "to", p.cfg.Target)
+		p.cfg.Log.Info("publishing", "to", p.cfg.Target)
 		return
 	}
-	p.log.Info("publishing", "to", p.cfg.Target, "writerterm", *p.term)
+	p.cfg.Log.Info("publishing", "to", p.cfg.Target, "writerterm", p.term)
 }

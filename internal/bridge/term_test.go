@@ -103,7 +103,7 @@ func TestTerm_number_stays_known_whatever_becomes_of_the_log(t *testing.T) {
 		b := runBridge(t, api, log, store, func(c *Config) { c.Identity = identity; under(t, c, 7) })
 		s := b.only(t)
 		must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 && s.Tracker.Pending() == 0 })
-		require.NoError(t, b.session(t).commit(t.Context()))
+		require.NoError(t, b.session(t).journal.Commit(t.Context()))
 		store.mu.Lock()
 		before := store.state.Log
 		store.mu.Unlock()
@@ -177,7 +177,7 @@ func TestTerm_a_former_leader_ends_where_the_next_one_has_published(t *testing.T
 		epoch := int64(i + 1)
 		w := start(t, log, &memoryStore{})
 		under(t, w.cfg, epoch)
-		w.term, w.delivery.Term, w.delivery.Leased = &epoch, &epoch, true
+		w.term, w.delivery.Leased = epoch, true
 		writers[i], streams[i] = w, w.stream(&StreamSpec{Encoding: encode.Config{WriterTerm: i + 1}})
 	}
 	send(t, streams[0], source.Added, "o", "u", "1", source.ReasonWatch)

@@ -317,7 +317,7 @@ func (b *bridge) watches(t *testing.T, names ...string) {
 	var open []string
 	must.Happen(t, "streams "+strings.Join(names, " "), func() bool {
 		open = nil
-		for _, s := range b.session(t).opened() {
+		for _, s := range b.session(t).journal.Opened() {
 			if s.Status.Watching() {
 				open = append(open, s.Name)
 			} else {

@@ -45,9 +45,6 @@ func (s *Stream) Doubt(b *checkpoint.Batch) {
 	}
 }
 
-// Forgotten has the next commit name the stream, unless the store has known it as it is now.
-func (s *Stream) Forgotten(unless bool) { s.Store.known = s.Store.known && unless }
-
 // Close ends what is counted of the stream.
 func (s *Stream) Close() {
 	s.Ledger.Uncount()
