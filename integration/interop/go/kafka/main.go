@@ -6,18 +6,24 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/binding/spec"
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/interop/go/state"
 )
+
+// retry is how long a request waits for a partition that has no leader.
+const retry = 250 * time.Millisecond
 
 func main() {
 	if err := run(context.Background(), strings.Split(os.Args[1], ","), os.Args[2], os.Args[3]); err != nil {
@@ -68,11 +74,11 @@ func resume(
 	ctx context.Context, client *kgo.Client, topic string, st *state.State,
 ) (map[int32]kgo.EpochOffset, error) {
 	admin := kadm.NewClient(client)
-	first, err := admin.ListStartOffsets(ctx, topic)
+	first, err := list(ctx, admin.ListStartOffsets, topic)
 	if err != nil {
 		return nil, err
 	}
-	end, err := admin.ListEndOffsets(ctx, topic)
+	end, err := list(ctx, admin.ListEndOffsets, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +88,28 @@ func resume(
 		places[p] = kgo.EpochOffset{Epoch: -1, Offset: place}
 	}
 	return places, nil
+}
+
+// list asks for offsets until all partitions have a leader that answers.
+func list(
+	ctx context.Context, offsets func(context.Context, ...string) (kadm.ListedOffsets, error), topic string,
+) (kadm.ListedOffsets, error) {
+	for {
+		all, err := offsets(ctx, topic)
+		if shards, ok := errors.AsType[*kadm.ShardErrors](err); ok {
+			err = shards.Errs[0].Err
+		} else if err == nil {
+			err = all.Error()
+		}
+		if !kerr.IsRetriable(err) {
+			return all, err
+		}
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 func handle(r *kgo.Record, st *state.State, out *json.Encoder) error {
