@@ -56,6 +56,9 @@ type (
 	Exclusion = membership.Exclusion
 )
 
+// ErrNotServed says that the API server does not serve what an entry names.
+var ErrNotServed = membership.ErrNotServed
+
 // What may become of an event that is too large.
 const (
 	RejectOversize = delivery.RejectOversize
