@@ -5,6 +5,7 @@ package oracle
 import (
 	"fmt"
 	"slices"
+	"strconv"
 )
 
 // era is a part of a stream's log in which versions compare. It has one epoch or more.
@@ -22,10 +23,10 @@ type era struct {
 
 // findEras finds the epochs at which versions stop to compare. A log begins in an era that may be empty. Who has lost
 // the checkpoint may tell of a restoration again, and so may a stream that takes over several of which one has not
-// told.
+// told. A stream that begins behind a restoration may be told of it by another stream that shows it later.
 func (s *streamJudge) findEras() {
 	s.eras = []era{{}}
-	newest, told, forgot := uint64(0), false, false
+	newest, told, forgot, behind := uint64(0), false, false, s.beginsBehind()
 	var scope *string
 	for _, m := range s.marks {
 		body := bodyOfMark(m.Entry)
@@ -35,7 +36,8 @@ func (s *streamJudge) findEras() {
 			continue
 		}
 		restored, again := cause == Restored || cause == Rebuilt, told && m.takesOver
-		later := restored && !forgot && !again
+		later := restored && !forgot && !again && !behind
+		behind = behind && !restored
 		told, forgot = told || restored, forgot && !restored || told && cause == CheckpointLost
 		switch {
 		case restored, cause == LogLost, cause == Audit, m.Type == typeStarted && newest > 0:
@@ -43,6 +45,21 @@ func (s *streamJudge) findEras() {
 		}
 		newest = epoch
 	}
+}
+
+// beginsBehind reports whether the stream begins behind a restoration, as a version of its first list shows. A process
+// may have died during a first try of that list.
+func (s *streamJudge) beginsBehind() bool {
+	for _, m := range s.marks {
+		if epochOf(m.Entry) != epochOf(s.marks[0].Entry) || m.Type != typeStarted && m.Type != typeCompleted {
+			return false
+		}
+		version, err := strconv.ParseUint(bodyOfMark(m.Entry).ResourceVersion, 10, 64)
+		if err == nil && version > s.judge.truth.last(0) {
+			return true
+		}
+	}
+	return false
 }
 
 // divideLines gives each line its era. The end of an object whose name another one has in the same list is of the era

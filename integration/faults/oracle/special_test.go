@@ -458,7 +458,23 @@ var scripts = map[string]script{
 			"updated u1 107@2 relist", "updated u1 109@2 watch",
 		},
 	},
-	"what a restoration took away unnoticed may be found missing before the next is noticed": {
+	"a stream may begin behind a bump that another stream shows later": {
+		truth:  []string{"added u1 4", "h1 added u1 4", "h1 updated u1 109"},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log: []string{
+			"snapshot-started 103", "added u1 4 snapshot", "snapshot-completed 103", "gap 103 108@2 restored",
+			"updated u1 4@2 relist", "updated u1 109@2 watch",
+		},
+	},
+	"the first list of a stream may end behind a bump that another stream shows later": {
+		truth:  []string{"added u1 4", "updated u1 7", "h1 updated u1 4", "h1 updated u1 109"},
+		bounds: []History{{First: 1, Last: 20}, {First: 100, Last: 1000}},
+		log: []string{
+			"snapshot-started 5", "added u1 4 snapshot", "snapshot-started 103", "snapshot-completed 103",
+			"gap 103 108@2 restored", "updated u1 4@2 relist", "updated u1 109@2 watch",
+		},
+	},
+		"what a restoration took away unnoticed may be found missing before the next is noticed": {
 		truth:  []string{"added u1 7", "h1 deleted u1 5", "h2 added u2 107"},
 		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 100, Last: 1000}},
 		log: []string{

@@ -4,6 +4,7 @@ package recovery
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,8 +19,8 @@ type names struct {
 	streams map[string]checkpoint.Stream
 	placed  map[placed]string
 	called  map[string][]schema.GroupResource
-	// namespaces are those of the streams of single ones, by resource and version.
-	namespaces map[string][]string
+	// scopes has the names of the streams by what their markers tell.
+	scopes map[scope][]string
 }
 
 // placed is what a stream has objects of, in any version.
@@ -28,6 +29,9 @@ type placed struct {
 	namespace string
 }
 
+// scope is what the markers of a stream tell of it: the resource and its version, and [source.Stream.Scope].
+type scope struct{ resource, fingerprint string }
+
 func placeOf(s source.Stream) placed {
 	return placed{schema.GroupResource{Group: s.Group, Resource: s.Resource.Resource}, s.Namespace}
 }
@@ -35,7 +39,7 @@ func placeOf(s source.Stream) placed {
 func newNames(streams map[string]checkpoint.Stream) *names {
 	n := &names{
 		streams: streams, placed: map[placed]string{}, called: map[string][]schema.GroupResource{},
-		namespaces: map[string][]string{},
+		scopes: map[scope][]string{},
 	}
 	for name, saved := range streams {
 		n.index(name, &saved)
@@ -56,9 +60,8 @@ func (n *names) index(name string, saved *checkpoint.Stream) {
 	}
 	place := placeOf(at)
 	n.placed[place] = name
-	if at.Namespace != "" {
-		n.namespaces[at.Resource.String()] = append(n.namespaces[at.Resource.String()], at.Namespace)
-	}
+	in := scope{at.Resource.String(), saved.Fingerprint}
+	n.scopes[in] = append(n.scopes[in], name)
 	for _, c := range saved.Called {
 		if !slices.Contains(n.called[c], place.GroupResource) {
 			n.called[c] = append(n.called[c], place.GroupResource)
@@ -81,4 +84,12 @@ func (n *names) find(at source.Stream) (name string, ok bool) {
 func (n *names) meansAnother(name string, at source.Stream) bool {
 	own := placeOf(at).GroupResource
 	return slices.ContainsFunc(n.called[name], func(r schema.GroupResource) bool { return r != own })
+}
+
+// marked returns the names of the stored streams that a marker of a resource may be of. Its id has the scope as the
+// second part.
+func (n *names) marked(resource source.Resource, id string) []string {
+	_, rest, _ := strings.Cut(id, ".")
+	fingerprint, _, _ := strings.Cut(rest, ".")
+	return n.scopes[scope{resource.String(), fingerprint}]
 }

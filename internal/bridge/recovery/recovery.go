@@ -351,27 +351,21 @@ func (r *recovery) stream(name string) (saved checkpoint.Stream, ok bool) {
 	return saved, ok
 }
 
-// learnMarker takes note of the marker of a list that began, or of a snapshot that is complete.
+// learnMarker takes note of the marker of a list that began, or of a snapshot that is complete. It is that of a stored
+// stream, which no entry may select now: one may again before the stream has ended.
 func (r *recovery) learnMarker(m *sink.Stored, st *encode.State) {
 	resource, ok := encode.ResourceOf(st.Source, r.Identity.Cluster)
 	if !ok {
 		return
 	}
-	for spec, at := range r.scopes(resource) {
-		name := at.Name()
-		saved, ok := r.stream(name)
-		if !ok || !strings.Contains(st.ID, "."+at.Scope()+".") {
-			continue
-		}
+	for _, name := range r.stored.marked(resource, st.ID) {
+		saved, _ := r.stream(name)
 		switch st.Type {
 		case encode.TypeGap, encode.TypeSnapshotStarted:
 			saved.Announced = m.ID
 		case encode.TypeSnapshotCompleted:
 			r.completed[name] = st.ResourceVersion
-			due := source.Marker{
-				Kind: source.MarkerSnapshotCompleted, Epoch: saved.Epoch, To: saved.Unannounced.ResourceVersion,
-			}
-			if m.ID != spec.Encoder(at).MarkerID(due) {
+			if !strings.HasSuffix(st.ID, fmt.Sprintf(".%d.%s", saved.Epoch, saved.Unannounced.ResourceVersion)) {
 				continue
 			}
 			saved.Unannounced = checkpoint.Snapshot{}
@@ -379,24 +373,6 @@ func (r *recovery) learnMarker(m *sink.Stored, st *encode.State) {
 			continue
 		}
 		r.streams[name] = saved
-	}
-}
-
-// scopes yields in which streams the specs may read a resource.
-func (r *recovery) scopes(of source.Resource) iter.Seq2[*spec.Stream, source.Stream] {
-	return func(yield func(*spec.Stream, source.Stream) bool) {
-		for _, spec := range r.Specs {
-			at := spec.Of(of)
-			namespaces := []string{at.Namespace}
-			if spec.NamespaceSelector != nil {
-				namespaces = r.stored.namespaces[of.String()]
-			}
-			for _, at.Namespace = range namespaces {
-				if !yield(spec, at) {
-					return
-				}
-			}
-		}
 	}
 }
 
