@@ -474,7 +474,7 @@ var scripts = map[string]script{
 			"gap 103 108@2 restored", "updated u1 4@2 relist", "updated u1 109@2 watch",
 		},
 	},
-		"what a restoration took away unnoticed may be found missing before the next is noticed": {
+	"what a restoration took away unnoticed may be found missing before the next is noticed": {
 		truth:  []string{"added u1 7", "h1 deleted u1 5", "h2 added u2 107"},
 		bounds: []History{{First: 1, Last: 20}, {First: 5, Last: 10}, {First: 100, Last: 1000}},
 		log: []string{
