@@ -241,7 +241,7 @@ monitoring: ## Write the Prometheus rules, the dashboard and the reference of th
 SLEEPS := '^\s*<-time\.After\(|case <-time\.After\((([2-9][0-9]{2}|[0-9]{4,}) \* time\.Millisecond|([0-9]+ \* )?time\.Second)\):$$'
 
 .PHONY: lint
-lint: $(GOLANGCI) ## Check style, formatting, and that the go.mod files are tidy
+lint: $(GOLANGCI) sizes ## Check style, formatting, sizes, and that the go.mod files are tidy
 	@unformatted=$$(gofmt -l . </dev/null) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; fi
 	@sleeping=$$(grep -rL --include='*_test.go' --exclude-dir='.?*' testing/synctest . | xargs grep -nE $(SLEEPS)); \
