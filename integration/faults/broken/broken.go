@@ -58,7 +58,7 @@ func Bridges() map[string]Bridge {
 		},
 		"a gap from version 0": {
 			Changes: []edit.Change{{
-				File: "internal/bridge/stream/list.go", Old: "	if err := s.announce(m).Wait(ctx); err != nil {\n",
+				File: "internal/bridge/stream/markers.go", Old: "	if err := s.announce(m).Wait(ctx); err != nil {\n",
 				New: `	if gap {
 		m.From = "0"
 	}

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// UnreadyAfter is how long a watch, a broker or a checkpoint may fail before its pipeline is not ready.
-const UnreadyAfter = 30 * time.Second
-
 // Broker is how a broker is doing. The zero Broker was never reached. Its methods may be called by several goroutines
 // at a time.
 type Broker struct {

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// UnreadyAfter is how long a watch, a broker or a checkpoint may fail before its pipeline is not ready.
+const UnreadyAfter = 30 * time.Second
+
 // Condition is why something does not work, and since when. The zero Condition says that it works. Its methods may be
 // called by several goroutines at a time.
 type Condition struct {
