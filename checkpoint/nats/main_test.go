@@ -146,9 +146,10 @@ func newServer(t testing.TB, change ...func(*server.Options)) *server.Server {
 }
 
 // at is a configuration for the server at url.
-func at(url string) Config {
+// at returns the configuration of a checkpoint on servers, which are separated by commas.
+func at(urls string) Config {
 	return Config{Bucket: testBucket, Dial: func(options ...gonats.Option) (*gonats.Conn, error) {
-		return natsclient.Dial(natsclient.Config{Servers: []string{url}}, options...)
+		return natsclient.Dial(natsclient.Config{Servers: strings.Split(urls, ",")}, options...)
 	}}
 }
 
