@@ -91,7 +91,7 @@ export class State {
 
   /**
    * Forgets deleted objects when each partition has been read up to where it ended when it was begun. Before that another
-   * one may have older events of them: a topic that gets more partitions spreads its keys anew.
+   * one may have older events of them: a topic that gets more partitions spreads its keys again.
    */
   #forget() {
     if (Object.keys(this.ends).some((partition) => this.next[partition] < this.ends[partition])) {

@@ -80,7 +80,7 @@ class State:
 
     def forget(self):
         """Forgets deleted objects when each partition has been read up to where it ended when it was begun. Before that
-        another one may have older events of them: a topic that gets more partitions spreads its keys anew."""
+        another one may have older events of them: a topic that gets more partitions spreads its keys again."""
         if self.deleted and all(self.next[partition] >= end for partition, end in self.ends.items()):
             for key in self.deleted:
                 if self.objects.get(key, {"sequence": ""})["sequence"].endswith(".1"):

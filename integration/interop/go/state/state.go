@@ -154,7 +154,7 @@ func whole(e event.Event) bool {
 }
 
 // forget forgets deleted objects when each partition has been read up to where it ended when it was begun. Before that
-// another one may have older events of them: a topic that gets more partitions spreads its keys anew.
+// another one may have older events of them: a topic that gets more partitions spreads its keys again.
 func (s *State) forget() {
 	for partition, end := range s.ends {
 		if s.Next[partition] < end {

@@ -138,7 +138,7 @@ final class State {
 
   /**
    * Forgets deleted objects when each partition has been read up to where it ended when it was begun. Before that another
-   * one may have older events of them: a topic that gets more partitions spreads its keys anew.
+   * one may have older events of them: a topic that gets more partitions spreads its keys again.
    */
   private void forget() {
     if (ends.entrySet().stream().allMatch(e -> next.get(e.getKey()) >= e.getValue())) {
