@@ -315,7 +315,7 @@ func TestTail_that_follows_ends_where_its_configuration_is_proved_wrong(t *testi
 		"unknown CA": {
 			guarded,
 			kafkalog.Config{TLS: kafka.TLS{Enabled: true}, Auth: scram("wonderland")},
-			"the broker's certificate is signed by an unknown authority",
+			"the broker's certificate is signed by an unknown CA",
 		},
 		"a name that it hasn't": {guarded, kafkalog.Config{
 			TLS:  kafka.TLS{CAFile: c.CAFile(), ServerName: "other.test"},
