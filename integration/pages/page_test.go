@@ -126,7 +126,7 @@ func TestPages_link_to_what_is_there(t *testing.T) {
 	require.Greater(t, len(all), 30)
 	for _, page := range all {
 		text := must.Get(os.ReadFile(page))(t)
-		for _, l := range link.FindAllStringSubmatch(string(text), -1) {
+		for _, l := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
 			target := page
 			if l[1] != "" {
 				target = filepath.Join(filepath.Dir(page), l[1])
