@@ -182,11 +182,11 @@ func TestForm_is_another_one_where_data_may_be(t *testing.T) {
 		"redacted more": func(c *Config) {
 			c.Redact = []jsonscan.Path{jsonscan.MustParsePath("spec.a"), jsonscan.MustParsePath("spec.b")}
 		},
-		"values":      func(c *Config) { c.SecretValues = true },
-		"hashed":      func(c *Config) { c.SecretHashes = redact.NewHashes([]byte("0123456789abcdef")) },
-		"shown":       func(c *Config) { c.SecretAnnotations = []string{"a"} },
-		"shown too":   func(c *Config) { c.SecretAnnotations = []string{"b", "a"} },
-		"hashed anew": func(c *Config) { c.SecretHashes = redact.NewHashes([]byte("0123456789abcdeg")) },
+		"values":                  func(c *Config) { c.SecretValues = true },
+		"hashed":                  func(c *Config) { c.SecretHashes = redact.NewHashes([]byte("0123456789abcdef")) },
+		"shown":                   func(c *Config) { c.SecretAnnotations = []string{"a"} },
+		"shown too":               func(c *Config) { c.SecretAnnotations = []string{"b", "a"} },
+		"hashed with another key": func(c *Config) { c.SecretHashes = redact.NewHashes([]byte("0123456789abcdeg")) },
 	} {
 		cfg := config()
 		edit(&cfg)

@@ -95,9 +95,9 @@ type Sink interface {
 	Publisher
 	// Run connects, checks or creates what the sink publishes to, and serves until ctx ends; it waits for a broker
 	// that is away. It returns nil when ctx ended, and an error only for what must not be used: see [UnusableError]; or
-	// for a log that went back behind what it had acknowledged in this run or what Bounds told of it, or was made anew:
+	// for a log that went back behind what it had acknowledged in this run or what Bounds told of it, or was recreated:
 	// a [*RewoundError]. A sink looks before it publishes on a new connection, and every few seconds besides: so long
-	// may messages go to a log that was made anew on an open connection. When Run has returned every done function has
+	// may messages go to a log that was recreated on an open connection. When Run has returned every done function has
 	// been called and no goroutine of the sink is left.
 	Run(ctx context.Context) error
 	// Ready reports whether the broker is reachable now: nil, or why not.
@@ -124,7 +124,7 @@ type Log interface {
 
 // LogBounds are the bounds of a log.
 type LogBounds struct {
-	// ID is another one when the log is made anew under its name.
+	// ID is another one when the log is recreated under its name.
 	ID string
 	// Partitions are those of each partition, by its number. A log without partitions has the partition 0.
 	Partitions map[int32]Bounds
@@ -153,7 +153,7 @@ type Query struct {
 }
 
 // RewoundError says that a log has lost messages that its broker had acknowledged: it was restored from an older copy,
-// or made anew. Acknowledgements from before do not hold any more.
+// or recreated. Acknowledgements from before do not hold any more.
 type RewoundError struct {
 	Target string
 	// Acknowledged is the sequence of the last message that was acknowledged, or that Bounds told of, Last that of the

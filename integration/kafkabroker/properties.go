@@ -64,8 +64,8 @@ func (n *node) address(listener string) string {
 // Addresses returns where clients find the brokers, by number, on the first listener.
 func (c *Cluster) Addresses() []string { return c.AddressesOf(c.cfg.Listeners[0].Name) }
 
-// AddressesOf returns where clients find the brokers on a listener: what it advertises. It panics if there is none of
-// this name.
+// AddressesOf returns where clients find the brokers on a listener: what it advertises. It panics if there is no
+// listener of this name.
 func (c *Cluster) AddressesOf(listener string) []string {
 	var all []string
 	for _, n := range c.brokers() {

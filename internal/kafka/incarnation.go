@@ -15,8 +15,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// Incarnation returns what the cluster calls itself, and the id of a topic, which is another one when the topic is made
-// anew under its name. It is empty where brokers have no such ids: Kafka has them from 2.8 on. The error is
+// Incarnation returns what the cluster calls itself, and the id of a topic, which is another one when the topic is
+// recreated under its name. It is empty where brokers have no such ids: Kafka has them from 2.8 on. The error is
 // [ErrNoTopic] if there is none. Nothing of this comes from memory.
 func (c *Client) Incarnation(ctx context.Context, topic string) (cluster, id string, err error) {
 	err = c.do(ctx, "ask for the id of topic "+topic, "operation Describe on Topic "+topic,

@@ -129,7 +129,7 @@ func lossAlerts() []Alert {
 			Name: "KubeEventbridgeLogLost", Severity: critical,
 			Expr:        happened(byPipeline, "kube_eventbridge_log_losses_total", "1h"),
 			Summary:     "The log of pipeline {{ $labels.pipeline }} lost what it had acknowledged.",
-			Description: "It is repaired from the API server: the last minutes in full, what is older by its final states.",
+			Description: "Everything that exists is published again, behind a gap. Intermediate states may be missing.",
 		},
 		{
 			Name: "KubeEventbridgeOtherWriter", Severity: warning,
@@ -141,8 +141,8 @@ func lossAlerts() []Alert {
 		{
 			Name: "KubeEventbridgeHistoryRestored", Severity: warning,
 			Expr:    happened(byStream, "kube_eventbridge_histories_total", "1h"),
-			Summary: "The API server's history has begun anew in {{ $labels.stream }} of pipeline {{ $labels.pipeline }}.",
-			Description: "etcd was restored, or the cluster built anew. " +
+			Summary: "Versions of {{ $labels.stream }} in pipeline {{ $labels.pipeline }} do not compare with those before.",
+			Description: "etcd was restored, or the cluster was rebuilt. " +
 				"Everything that exists is published again under a new epoch.",
 		},
 		{

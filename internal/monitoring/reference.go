@@ -16,7 +16,7 @@ What ` + "`/metrics`" + ` on ` + "`server.listen`" + ` tells, besides Go's and t
 Rules: [deploy/monitoring/rules.yaml](../deploy/monitoring/rules.yaml), a dashboard:
 [deploy/monitoring/dashboard.json](../deploy/monitoring/dashboard.json), what to do: [operations.md](operations.md).
 
-- Counters are 0 before they count, so that ` + "`increase()`" + ` sees the first; where one begins later, it is said. They begin anew with the process, and with a pipeline that a changed file restarts; what is not read any more has none.
+- Counters are 0 before they count, so that ` + "`increase()`" + ` sees the first; if one begins later, its description says so. They start at 0 again with the process, and with a pipeline that a changed file restarts. A stream that is not read any more has none.
 - A ` + "`stream`" + ` is a resource with its version, and its namespace and selectors where it has any. No label has the name of an object, or anything that an object says.
 - *Optional* metrics are there only where what they are about is configured.
 `

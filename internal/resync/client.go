@@ -114,7 +114,7 @@ func follow(started, now []Stream) []Stream {
 			at = s
 		case !ok:
 			at = s
-			at.State, at.Problem = bridge.ResyncFailed, "the bridge has begun anew, and does not know of it; ask again"
+			at.State, at.Problem = bridge.ResyncFailed, "the bridge was restarted, and does not know this request; ask again"
 		}
 		out[i] = at
 	}

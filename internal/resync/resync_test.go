@@ -139,7 +139,7 @@ func TestClient_waits_until_what_it_has_started_has_ended(t *testing.T) {
 		"it fails": {[]string{text(stream(7, bridge.ResyncFailed, 2))}, stream(7, bridge.ResyncFailed, 2), ""},
 		"the bridge is another": {[]string{text(stream(8, bridge.ResyncRunning, 1))}, Stream{
 			Pipeline: "p", Stream: "pods.v1", Number: 7, State: bridge.ResyncFailed,
-			Problem: "the bridge has begun anew, and does not know of it; ask again",
+			Problem: "the bridge was restarted, and does not know this request; ask again",
 		}, ""},
 		"the bridge is silent for a moment": {
 			[]string{"", "", text(stream(7, bridge.ResyncDone, 2))},

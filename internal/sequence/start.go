@@ -25,7 +25,7 @@ type Partition struct {
 type Found struct {
 	// Checkpoint: there is one, and it knows the log.
 	Checkpoint bool
-	// OtherLog: the log was made anew under its name.
+	// OtherLog: the log was recreated under its name.
 	OtherLog   bool
 	Partitions []Partition
 	// Given is the greatest number that the checkpoint has given, Seen the greatest one that the log has behind the

@@ -144,7 +144,7 @@ func (p *partition) seal(l *load) {
 	l.builder.Seal(p.producer.ID, p.producer.Epoch, p.sequence)
 }
 
-// adopt goes over to the producer's newest epoch, in which sequences begin anew.
+// adopt goes over to the producer's newest epoch, in which sequences start at 0.
 func (p *partition) adopt() {
 	if now := p.sink.writer.current.Load().Producer; now != p.producer {
 		p.producer, p.sequence = now, 0

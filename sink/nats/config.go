@@ -36,7 +36,7 @@ type Config struct {
 	// each attempt up to 10 s and is shortened by up to a half at random.
 	Wait time.Duration
 	// LookEvery is how often the stream is looked at while nothing seems to be wrong (default 10 s). Nothing else tells
-	// of a stream that was removed and made anew.
+	// of a stream that was removed and recreated.
 	LookEvery time.Duration
 }
 

@@ -36,11 +36,11 @@ var (
 // after each loss of the connection. A broker that is away or refuses the credentials is waited for. When ctx ends,
 // what has no answer yet is told ctx's error: drain before. Run is called once.
 //
-// The error is a [*sink.RewoundError] when the stream is gone or was made anew, ends before the last message that was
+// The error is a [*sink.RewoundError] when the stream is gone or was recreated, ends before the last message that was
 // acknowledged or that Bounds told of, or has another one in the place of the last that was acknowledged. A message
 // that the stream has removed since is not missed. The stream is looked at on each new connection before anything is
 // published on it, when answers are strange, and every [Config].LookEvery: so long may messages be published to a
-// stream that was made anew on an open connection. Where a stream has replicas, one that is left behind may answer for
+// stream that was recreated on an open connection. Where a stream has replicas, one that is left behind may answer for
 // a while: the log must have gone back for 15 seconds to be believed.
 func (s *Sink) Run(ctx context.Context) (err error) {
 	if !s.running.CompareAndSwap(false, true) {

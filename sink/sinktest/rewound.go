@@ -95,7 +95,7 @@ func testRemadeByOthers(t *testing.T, h *Harness) { h.testRemade(t, 60, 0) }
 func (h *Harness) testRemade(t *testing.T, others, own int) {
 	t.Helper()
 	if h.Remake == nil {
-		t.Skip("NOT APPLICABLE: this sink's log cannot be made anew")
+		t.Skip("NOT APPLICABLE: this sink's log cannot be recreated")
 	}
 	wait := run(t.Context(), t, h)
 	_, places := h.fill(t, 20)

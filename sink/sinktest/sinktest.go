@@ -44,7 +44,7 @@ type Harness struct {
 	Save, Restore func(t *testing.T)
 	// Destroy removes the log, as somebody would who does not know what it is for.
 	Destroy func(t *testing.T)
-	// Remake destroys the log and makes it anew with n messages that somebody else publishes, on connections that stay
+	// Remake destroys the log and recreates it with n messages that somebody else publishes, on connections that stay
 	// open.
 	Remake func(t *testing.T, n int)
 	// Purge removes all messages as limits do: the log goes on after them.
@@ -87,7 +87,7 @@ func Run(t *testing.T, newSink func(t *testing.T) *Harness) {
 		{"order per key under restarts of the broker", testRestarts},
 		{"an empty log has bounds and nothing to read", testEmptyLog},
 		{"the log is read back as it was published", testReadBack},
-		{"a log keeps its identity until it is made anew", testIdentity},
+		{"a log keeps its identity until it is recreated", testIdentity},
 		{"a message is found at its place, and nothing elsewhere", testPlaces},
 		{"the last of each key", testLastOfKey},
 		{"without data structured messages still have theirs", testHeaders},
@@ -97,8 +97,8 @@ func Run(t *testing.T, newSink func(t *testing.T) *Harness) {
 		{"messages that were removed are no loss", testPurged},
 		{"a log restored from an older copy ends the run", testRestored},
 		{"a log that was destroyed ends the run", testDestroyed},
-		{"a log that was made anew ends the run", testRemade},
-		{"a log that was made anew and published to by others ends the run", testRemadeByOthers},
+		{"a log that was recreated ends the run", testRemade},
+		{"a log that was recreated and published to by others ends the run", testRemadeByOthers},
 		{"a log that lost what was not promised does not end the run", testNothingPromised},
 	}
 	for _, tt := range tests {

@@ -90,8 +90,8 @@ func (s *apiService) away() bool {
 	})
 }
 
-// find reads an object, or without a name a list. It is missing where the API server says that there is none of that
-// name, and unknown where it is not to be told.
+// find reads an object, or without a name a list. It is missing if the API server says that nothing of that name
+// exists, and unknown if that cannot be told.
 func (c *Catalog) find(ctx context.Context, what schema.GroupVersionResource, name string, into any) existence {
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()

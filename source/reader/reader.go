@@ -29,7 +29,7 @@ type Reader struct {
 	Reached func() string
 	// Owed is a list that an earlier Run has not come to the end of.
 	Owed Owed
-	// Again, when a reason is received from it, makes the stream list anew behind a [source.Gap] with that reason, at
+	// Again, when a reason is received from it, makes the stream list again behind a [source.Gap] with that reason, at
 	// exactly the version that the watch has shown last, and watch on from there: no change is passed over. Only where
 	// the API server cannot list there any more, or the watch has expired in that moment, it goes on as for a watch that
 	// has expired. It is received from while a watch runs or is tried again, not while the stream lists. Nil never asks

@@ -184,8 +184,8 @@ func TestGaps_need_a_fault_that_may_cause_them(t *testing.T) {
 	}
 }
 
-// An API server whose own watch of etcd fails fills its watch cache anew, and refuses what is older.
-func TestGap_may_come_of_a_watch_cache_that_was_filled_anew(t *testing.T) {
+// An API server whose own watch of etcd fails refills its watch cache, and refuses what is older.
+func TestGap_may_come_of_a_watch_cache_that_was_refilled(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	configMaps := oracle.Stream{Resource: drive.ConfigMaps.Resource}
 	for name, c := range map[string]struct {

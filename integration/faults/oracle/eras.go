@@ -15,8 +15,8 @@ type era struct {
 	// later says that the era begins in a later history than the one before, because a gap tells of a restoration. An
 	// era without it may do so as well: where everything is published again, nothing is compared.
 	later bool
-	// anew says that the era begins with a snapshot: what was not selected for a while is selected again.
-	anew bool
+	// snapshot says that the era begins with a snapshot: what was not selected for a while is selected again.
+	snapshot bool
 	// first is the history of the truth that the era begins with.
 	first int
 }
@@ -41,7 +41,7 @@ func (s *streamJudge) findEras() {
 		told, forgot = told || restored, forgot && !restored || told && cause == CheckpointLost
 		switch {
 		case restored, cause == LogLost, cause == Audit, m.Type == typeStarted && newest > 0:
-			s.eras = append(s.eras, era{epoch: epoch, later: later, anew: m.Type == typeStarted})
+			s.eras = append(s.eras, era{epoch: epoch, later: later, snapshot: m.Type == typeStarted})
 		}
 		newest = epoch
 	}

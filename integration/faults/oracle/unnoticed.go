@@ -14,7 +14,7 @@ import (
 // history before, has no gap for what was undone: it did not know where its history had ended.
 func (s *streamJudge) excuseUnnoticed() {
 	for h := 1; h < len(s.judge.truth.Histories); h++ {
-		n := slices.IndexFunc(s.eras[1:], func(e era) bool { return e.first == h && !e.anew }) + 1
+		n := slices.IndexFunc(s.eras[1:], func(e era) bool { return e.first == h && !e.snapshot }) + 1
 		if n > 0 && (!s.unaware(h, true) || !s.hadMoved(n)) {
 			continue
 		}

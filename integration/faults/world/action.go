@@ -49,7 +49,7 @@ func actionFaults() []Fault {
 			widgets(pinned("v1"), drive.Widgets), widgets(pinned("v1beta1"), drive.OldWidgets),
 		},
 		{"an entry given to a wildcard and back", nil, widgets("*."+group, drive.Widgets)},
-		{"the file written anew, with the same content", nil, nil},
+		{"the file written again, with the same content", nil, nil},
 	} {
 		all = append(all, Fault{
 			Name: a.name, Parts: Process, Weight: 3, Cost: 20 * time.Second, Action: true, run: reselect(a.from, a.to),

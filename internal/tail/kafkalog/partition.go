@@ -13,7 +13,7 @@ import (
 // topic is one that is read.
 type topic struct {
 	name string
-	// id is another one when the topic is made anew; empty where brokers have none.
+	// id is another one when the topic is recreated; empty where brokers have none.
 	id         string
 	partitions []*partition
 	// absent is since when surveys have not found the topic; missing says that it is believed.

@@ -28,7 +28,7 @@ func (r *reader) consumer() jetstream.ConsumerConfig {
 	return c
 }
 
-// consumerFrom is a consumer for one reading. The client's ordered consumer would make itself anew by itself, also on
+// consumerFrom is a consumer for one reading. The client's ordered consumer would recreate itself, also on
 // another stream of the same name, where it waits for sequences that are far away.
 func (r *reader) consumerFrom(sequence uint64) jetstream.ConsumerConfig {
 	c := jetstream.ConsumerConfig{

@@ -337,9 +337,9 @@ func (l *logger) Fatalf(format string, v ...any) {
 	}
 }
 
-// The server warns twice where its index of a stream is older than the stream, as after a crash of the process. It
-// makes the index anew of the messages and loses none, so the first is told in other words and the second, which
-// follows a cause of its own in any case, not at all.
+// The server warns twice if its index of a stream is older than the stream, as after a crash of the process. It
+// rebuilds the index from the messages and loses none. So the bridge words the first warning differently. It drops the
+// second one, which always follows a cause of its own.
 var (
 	outdated = regexp.MustCompile(`^Filestore \[(.*)\] Stream state outdated, .*will rebuild$`)
 	followed = regexp.MustCompile(`^Filestore \[.*\] Recovering stream state from index errored: prior state file$`)
