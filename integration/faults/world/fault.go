@@ -122,9 +122,14 @@ func (f Fault) Inject(ctx context.Context, random *rand.Rand) (injected []string
 	return injected, err
 }
 
-// running returns why the bridge does not run although it has to.
+// running returns why the bridge does not run although it has to. A process that may have ended is started again.
 func (f Fault) running(when string) error {
 	for _, r := range f.w.replicas {
+		if b := f.w.process(r); !b.Running() && b.mayEnd.Load() {
+			if err := f.w.StartBridge(); err != nil {
+				return err
+			}
+		}
 		if b := f.w.process(r); !b.Running() {
 			return fmt.Errorf("inject %q: %w: it does not run %s the fault; %s", f.Name, ErrEnded, when, b.lastWords())
 		}

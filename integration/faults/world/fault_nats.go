@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -112,7 +113,9 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 		return errors.Join(err, os.RemoveAll(copied))
 	}
 	b.stop()
-	i.mayAllEnd(i.cfg.Checkpoint == CheckpointNATS)
+	for _, p := range i.processes() {
+		p.mayEnd.Store(i.cfg.Checkpoint == CheckpointNATS)
+	}
 	try.Do(b.putBack(copied))
 	if i.cfg.Checkpoint == CheckpointNATS && i.cfg.Forgets != nil {
 		i.cfg.Forgets(copying)
@@ -122,15 +125,8 @@ func (b *natsBackend) rewindLog(ctx context.Context, i *injection) error {
 	return errors.Join(missed, b.restartLost(ctx, i))
 }
 
-// mayAllEnd says whether the end of a process that runs is no surprise.
-func (i *injection) mayAllEnd(may bool) {
-	for _, p := range i.processes() {
-		p.mayEnd.Store(may)
-	}
-}
-
 // restartLost starts again who has found its checkpoint older than it knows, and has ended for that, as it says. Who
-// has a commit accepted since has found nothing.
+// has a commit accepted since has found nothing. Of several processes one that led before may find it later, and end.
 func (b *natsBackend) restartLost(ctx context.Context, i *injection) error {
 	if i.cfg.Checkpoint != CheckpointNATS {
 		return nil
@@ -140,7 +136,9 @@ func (b *natsBackend) restartLost(ctx context.Context, i *injection) error {
 		for _, p := range i.processes() {
 			ended = ended || !p.Running()
 		}
-		return ended || time.Since(since) > 5*time.Second && i.committedSince(ctx, since)
+		return ended || time.Since(since) > 5*time.Second && slices.ContainsFunc(i.processes(), func(p *Bridge) bool {
+			return p.committedSince(ctx, since)
+		})
 	})
 	if err != nil {
 		if ctx.Err() == nil {
@@ -152,22 +150,19 @@ func (b *natsBackend) restartLost(ctx context.Context, i *injection) error {
 		i.note(ctx, "a bridge has ended, because its checkpoint had lost commits; it is started again")
 		err = i.StartBridge()
 	}
-	i.mayAllEnd(false)
+	for _, p := range i.processes() {
+		p.mayEnd.Store(len(i.replicas) > 1 && !p.committedSince(ctx, since))
+	}
 	return err
 }
 
 // committedSince reports whether a bridge has read its checkpoint, or had a commit accepted, since a time. That
 // somebody wrote to the checkpoint says less: who led before may have said once more that it is used.
-func (i *injection) committedSince(ctx context.Context, since time.Time) bool {
-	for _, p := range i.processes() {
-		began := time.Now()
-		m, err := p.Metrics(ctx)
-		age, series := m.Sum("checkpoint_age_seconds") // of the one pipeline
-		if err == nil && series == 1 && began.Add(-time.Duration(age*float64(time.Second))).After(since) {
-			return true
-		}
-	}
-	return false
+func (b *Bridge) committedSince(ctx context.Context, since time.Time) bool {
+	began := time.Now()
+	m, err := b.Metrics(ctx)
+	age, series := m.Sum("checkpoint_age_seconds") // of the one pipeline
+	return err == nil && series == 1 && began.Add(-time.Duration(age*float64(time.Second))).After(since)
 }
 
 func deleteLog(ctx context.Context, i *injection) error {

@@ -136,6 +136,17 @@ func TestStartBridge_refuses_where_the_last_one_ended_by_itself(t *testing.T) {
 	}
 }
 
+func TestFaults_start_a_bridge_again_that_may_have_ended(t *testing.T) {
+	again := filepath.Join(t.TempDir(), "again")
+	w := newProgram(t, "[ -e "+again+" ] && exec sleep 100; touch "+again+"; exit 1")
+	must.Get(w.AwaitExit(t.Context()))(t)
+	f := Fault{Name: "a", w: w}
+	require.ErrorIs(t, f.running("before"), ErrEnded)
+	w.Bridge().mayEnd.Store(true)
+	require.NoError(t, f.running("before"))
+	assert.True(t, w.Bridge().Running())
+}
+
 func TestFaults_need_a_bridge_that_runs(t *testing.T) {
 	w := newProgram(t, "exit 3")
 	must.Get(w.AwaitExit(t.Context()))(t)
