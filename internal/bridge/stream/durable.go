@@ -10,7 +10,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
-// stored is what the store has of a stream. It is the committer's own, but for the position.
+// stored is what the store has of a stream. Only a commit reads and writes it; the position may be read at any time.
 type stored struct {
 	// committed is what was committed last. Known: the store knows the stream.
 	committed checkpoint.Stream

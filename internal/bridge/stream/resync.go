@@ -352,8 +352,8 @@ func (s *resyncer) Logged(key string, id source.Ident, written int64) bool {
 	return exists && s.is(&row, id, written)
 }
 
-// Steady reports whether the stream watches, and the ledger is what exists but for what the watch is about to show: no
-// list has begun, or is due. The caller holds mu.
+// Steady reports whether the stream watches, and no list has begun, or is due. Then the ledger has what exists, except
+// for what the watch is about to show. The caller holds mu.
 func (s *Stream) Steady() bool {
 	lists := s.Saved.Unannounced != (checkpoint.Snapshot{}) || s.Saved.Owes.List != sequence.Nothing ||
 		s.Epochs.Distrusted || s.Epochs.Mismatch != nil || s.Saved.Replay.To != ""
