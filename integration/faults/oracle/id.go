@@ -50,8 +50,9 @@ var repetition = regexp.MustCompile(`\.r[1-9][0-9]*(\.rejected)?$`)
 // again reports whether an event is a republished one.
 func (e *Entry) again() bool { return repetition.MatchString(e.ID) }
 
-// idProblem returns what is wrong with the id of an event about an object, or nothing.
-func (l *line) idProblem() string {
+// idProblem returns what is wrong with the id of an event about an object, or nothing. Lost says that the log may have
+// lost what the event repeats: a stream that retires ends again what was ended there.
+func (l *line) idProblem(lost bool) string {
 	base := fmt.Sprintf("%s.%d.%d.%d", l.UID, l.epoch, l.version, l.step)
 	end, is := strings.CutPrefix(l.ID, base)
 	switch again := l.again(); {
@@ -59,7 +60,7 @@ func (l *line) idProblem() string {
 		return fmt.Sprintf("the id is not %s with what may follow it", base)
 	case l.Reason == "resync" && !again:
 		return "a repetition without .r in its id"
-	case again && l.Reason != "resync" && l.Reason != "repair":
+	case again && l.Reason != "resync" && l.Reason != "repair" && !(lost && l.op == Deleted):
 		return "it is no repetition, and has .r in its id"
 	case (l.Type == typeRejected) != strings.HasSuffix(end, ".rejected"):
 		return "only a rejected event's id ends in .rejected"

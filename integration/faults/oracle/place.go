@@ -214,7 +214,7 @@ func (s *streamJudge) folds() bool {
 }
 
 func (s *streamJudge) checkForm(l *line) {
-	for _, problem := range []string{l.idProblem(), l.sequenceProblem()} {
+	for _, problem := range []string{l.idProblem(s.judge.options.lostAt(l.Recorded)), l.sequenceProblem()} {
 		if problem != "" {
 			s.violateLine(P5, l, problem)
 		}

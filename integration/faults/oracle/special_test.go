@@ -263,6 +263,19 @@ var scripts = map[string]script{
 			"gap 0 8@2 log-lost", "resync-started 9@2", "deleted u1 7.r9 repair", "added u2 8@2 repair", "resync-completed 9@2",
 		},
 	},
+	"a stream that retires ends again what the log has lost the end of": {
+		truth: []string{"added u1 5", "deleted u1 7"}, options: Options{LogLost: now},
+		log: []string{
+			"snapshot-started 5", "added u1 5 snapshot", "snapshot-completed 5", "deleted u1 7 watch", "deleted u1 7.r9 relist",
+		},
+	},
+	"a stream that retires ends nothing again that the log has not lost": {
+		truth: []string{"added u1 5", "deleted u1 7"}, options: Options{LogLost: now.Add(time.Minute)},
+		log: []string{
+			"snapshot-started 5", "added u1 5 snapshot", "snapshot-completed 5", "deleted u1 7 watch", "deleted u1 7.r9 relist",
+		},
+		want: []Promise{P5},
+	},
 	"a repair's list may be newer than its gap says": {
 		truth: []string{"added u1 5", "updated u1 7", "updated u1 8"}, options: Options{LogLost: now}, log: []string{
 			"snapshot-started 1", "added u1 5 watch", "gap 5 6@2 log-lost", "resync-started 9@2", "updated u1 8@2 repair",
