@@ -19,7 +19,7 @@ BENCH_FLAGS       ?= -bench . -benchmem
 COMPILE           := -trimpath -vet=off
 # The packages with goroutines, whose tests run with the race detector, and only with it.
 RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/app/... ./internal/bridge/... \
-	./internal/cli/... ./internal/election ./internal/kafka/... ./internal/tail/...
+	./internal/cli/... ./internal/election ./internal/kafka/... ./internal/event/... ./internal/tail/...
 # The packages of integration tests in make test: those that are quick to compile and need no node. Their tests on Kafka
 # need Java.
 CORE              ?= ./cmd/... ./controlplane/... ./e2e ./faults/broken ./faults/oracle ./internal/... ./kafkacheckpoint \

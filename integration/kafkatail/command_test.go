@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
 
 // command returns what runs the bridge.
@@ -46,7 +46,7 @@ func TestCommand_reads_Kafka_by_flags_and_by_a_configuration(t *testing.T) {
 	topic := r.topic + ".audit.deployments"
 	require.NoError(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
 	s, _ := r.sink(t, topic, nil)
-	publish(t, s, change(topic, tail.Added, "web", 1, 1), change(topic, tail.Updated, "web", 2, 3))
+	publish(t, s, change(topic, event.Added, "web", 1, 1), change(topic, event.Updated, "web", 2, 3))
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)

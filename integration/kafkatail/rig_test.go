@@ -17,10 +17,11 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event/kafkalog"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/kafkalog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
@@ -74,12 +75,12 @@ func (r *testTopic) sink(t *testing.T, topic string, change func(*kafka.Config))
 }
 
 // change is an event of the object shop/<name>, with that number of replicas.
-func change(topic string, op tail.Op, name string, version, replicas int) *sink.Message {
+func change(topic string, op event.Op, name string, version, replicas int) *sink.Message {
 	m := &sink.Message{
 		Subject: topic, Key: "test/apps/deployments/shop/" + name, ID: fmt.Sprintf("u-%s.%d", name, version),
 		ContentType: "application/json",
 		Data: fmt.Appendf(nil, `{"kind":"Deployment","metadata":{"name":%q},"spec":{"replicas":%d,"note":"50%% \"of\" ä"}}`,
-			name, replicas), Last: op == tail.Deleted,
+			name, replicas), Last: op == event.Deleted,
 	}
 	m.Attributes = attributes("io.kube-eventbridge.resource."+string(op)+".v1", m.ID, m.Key, "object")
 	m.Attributes = append(m.Attributes, []sink.Attribute{
@@ -94,7 +95,7 @@ func change(topic string, op tail.Op, name string, version, replicas int) *sink.
 }
 
 // marker is one of the resource, which is in every partition.
-func marker(topic string, op tail.Op, version int) *sink.Message {
+func marker(topic string, op event.Op, version int) *sink.Message {
 	m := &sink.Message{
 		Subject: topic, Key: "test/apps/deployments/_/_snapshot", ID: fmt.Sprintf("%s.0.%d", op, version),
 		ContentType: "application/json",
@@ -162,7 +163,7 @@ func (r *testTopic) tail(t *testing.T, cfg tail.Config, from kafkalog.Config) *s
 }
 
 // read shows what the log has without following it.
-func (r *testTopic) read(t *testing.T, span tail.Span) *screen {
+func (r *testTopic) read(t *testing.T, span event.Span) *screen {
 	t.Helper()
 	s := r.tail(t, tail.Config{Span: span}, kafkalog.Config{})
 	s.awaitEnd(t)
@@ -171,9 +172,9 @@ func (r *testTopic) read(t *testing.T, span tail.Span) *screen {
 }
 
 // follow begins a tail, and returns when it reads.
-func (r *testTopic) follow(t *testing.T, start tail.Start, from kafkalog.Config) *screen {
+func (r *testTopic) follow(t *testing.T, start event.Start, from kafkalog.Config) *screen {
 	t.Helper()
-	s := r.tail(t, tail.Config{Span: tail.Span{Follow: true, Start: start}}, from)
+	s := r.tail(t, tail.Config{Span: event.Span{Follow: true, Start: start}}, from)
 	s.awaitNotice(t, "; ^C ends it")
 	return s
 }
@@ -203,4 +204,4 @@ func scram(password string) internal.Auth {
 	return internal.Auth{Mechanism: internal.ScramSHA512, User: "alice", Password: password}
 }
 
-var beginning = tail.Start{Beginning: true}
+var beginning = event.Start{Beginning: true}

@@ -16,12 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event/kafkalog"
 	internal "github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka/batch"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/kafkalog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
@@ -53,15 +54,15 @@ func (r *testTopic) write(t *testing.T, structured bool) written {
 	s, _ := r.sink(t, r.topic, func(c *kafka.Config) {
 		c.Tombstones, c.Structured, c.Compression = true, structured, batch.Zstd
 	})
-	first, last := marker(r.topic, tail.SnapshotStarted, 0), marker(r.topic, tail.SnapshotCompleted, versions)
+	first, last := marker(r.topic, event.SnapshotStarted, 0), marker(r.topic, event.SnapshotCompleted, versions)
 	all := written{first.ID: first, last.ID: last}
 	publish(t, s, send(t, structured, first))
 	for v := range versions {
 		var waiting []chan error
 		for o := range objects {
-			op := tail.Updated
+			op := event.Updated
 			if v == versions-1 && o%2 == 0 {
-				op = tail.Deleted
+				op = event.Deleted
 			}
 			m := change(r.topic, op, fmt.Sprint("web-", o), v, v)
 			all[m.ID] = m
@@ -78,7 +79,7 @@ func (r *testTopic) write(t *testing.T, structured bool) written {
 }
 
 // judge compares events with what was written: each is there once, whole, and behind the ones before it of its object.
-func (w written) judge(t *testing.T, events []*tail.Event) {
+func (w written) judge(t *testing.T, events []*event.Event) {
 	t.Helper()
 	next := map[string]int{}
 	for _, e := range events {
@@ -104,12 +105,12 @@ func TestTail_shows_what_the_sink_wrote(t *testing.T) {
 	for _, structured := range []bool{false, true} {
 		r := newTopic(t, shared.ForTest(t), 5, nil)
 		all := r.write(t, structured)
-		got := r.read(t, tail.Span{Start: beginning})
+		got := r.read(t, event.Span{Start: beginning})
 		all.judge(t, got.Events())
-		if !slices.IsSortedFunc(got.Events(), func(a, b *tail.Event) int { return a.Stored.Time.Compare(b.Stored.Time) }) {
+		if !slices.IsSortedFunc(got.Events(), func(a, b *event.Event) int { return a.Stored.Time.Compare(b.Stored.Time) }) {
 			t.Error("they are not in the order of time")
 		}
-		if first := got.Events()[0].Op; first != tail.SnapshotStarted || got.Said() != "" {
+		if first := got.Events()[0].Op; first != event.SnapshotStarted || got.Said() != "" {
 			t.Errorf("it begins with %s, and said %s", first, got.Said())
 		}
 	}
@@ -138,19 +139,19 @@ func TestTail_begins_and_ends_where_it_is_told(t *testing.T) {
 		case all - 77, middle - 10:
 			require.NoError(t, pause.For(t.Context(), 20*time.Millisecond))
 		}
-		publish(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
+		publish(t, s, change(r.topic, event.Updated, fmt.Sprint("web-", n%20), n, n))
 	}
 	for _, c := range []struct {
-		span        tail.Span
+		span        event.Span
 		first, last int
 	}{
-		{tail.Span{Start: beginning}, 0, all - 1},
-		{tail.Span{Start: tail.Start{Time: at}}, middle, all - 1},
-		{tail.Span{Start: beginning, Until: at}, 0, middle - 1},
-		{tail.Span{Start: tail.Start{Last: 77}}, all - 77, all - 1},
-		{tail.Span{Start: tail.Start{Last: 10}, Until: at}, middle - 10, middle - 1},
-		{tail.Span{Start: tail.Start{Time: time.Now().Add(time.Hour)}}, 0, -1},
-		{tail.Span{}, 0, -1},
+		{event.Span{Start: beginning}, 0, all - 1},
+		{event.Span{Start: event.Start{Time: at}}, middle, all - 1},
+		{event.Span{Start: beginning, Until: at}, 0, middle - 1},
+		{event.Span{Start: event.Start{Last: 77}}, all - 77, all - 1},
+		{event.Span{Start: event.Start{Last: 10}, Until: at}, middle - 10, middle - 1},
+		{event.Span{Start: event.Start{Time: time.Now().Add(time.Hour)}}, 0, -1},
+		{event.Span{}, 0, -1},
 	} {
 		var versions []string
 		got := r.read(t, c.span)
@@ -171,9 +172,9 @@ func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
 	c := shared.ForTest(t)
 	r := newTopic(t, c, 4, nil)
 	s, _ := r.sink(t, r.topic, nil)
-	publish(t, s, change(r.topic, tail.Added, "web", 1, 1), change(r.topic, tail.Added, "db", 2, 1))
-	got := r.follow(t, tail.Start{}, kafkalog.Config{})
-	publish(t, s, change(r.topic, tail.Updated, "web", 3, 3))
+	publish(t, s, change(r.topic, event.Added, "web", 1, 1), change(r.topic, event.Added, "db", 2, 1))
+	got := r.follow(t, event.Start{}, kafkalog.Config{})
+	publish(t, s, change(r.topic, event.Updated, "web", 3, 3))
 	want := []string{"updated web@3 spec.replicas 1→3"}
 	got.expect(t, want...)
 	for i := range 2 {
@@ -186,7 +187,7 @@ func TestTail_follows_across_restarts_and_says_what_changed(t *testing.T) {
 			return strings.Count(got.Said(), "no connection to") == i+1, got.Said()
 		})
 		require.NoError(t, c.Restart(t.Context(), 0))
-		publish(t, s, change(r.topic, tail.Updated, "web", 4+i, 4+i))
+		publish(t, s, change(r.topic, event.Updated, "web", 4+i, 4+i))
 		want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", 4+i, 3+i, 4+i))
 		got.expect(t, want...)
 		rig.Poll(t, "a notice", func() (bool, string) {
@@ -205,12 +206,12 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 	c := shared.ForTest(t)
 	r := newTopic(t, c, 1, nil)
 	pods, nodes := r.topic+".pods", r.topic+".nodes"
-	got := r.tail(t, tail.Config{Span: tail.Span{Follow: true}}, kafkalog.Config{Topic: r.topic + ".{resource}"})
+	got := r.tail(t, tail.Config{Span: event.Span{Follow: true}}, kafkalog.Config{Topic: r.topic + ".{resource}"})
 	got.awaitNotice(t, "there is no topic that fits")
 	for i, topic := range []string{pods, nodes} {
 		require.NoError(t, c.CreateTopic(t.Context(), topic, 2, 0, nil))
 		s, stop := r.sink(t, topic, nil)
-		publish(t, s, change(topic, tail.Added, "a", i, 1), change(topic, tail.Added, "b", i, 1))
+		publish(t, s, change(topic, event.Added, "a", i, 1), change(topic, event.Added, "b", i, 1))
 		stop()
 		rig.Poll(t, "the events", func() (bool, string) {
 			return strings.Count(got.Text(), "added") == 2*(i+1), got.Text()
@@ -226,20 +227,20 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	r := newTopic(t, c, 1, nil)
 	s, stop := r.sink(t, r.topic, nil)
 	for n := range 5 {
-		publish(t, s, change(r.topic, tail.Added, "web", n, 1))
+		publish(t, s, change(r.topic, event.Added, "web", n, 1))
 	}
 	stop()
-	got := r.follow(t, tail.Start{}, kafkalog.Config{})
+	got := r.follow(t, event.Start{}, kafkalog.Config{})
 	r.DeleteTopic(t, r.topic)
 	got.awaitNotice(t, "there is no topic")
 	require.NoError(t, c.CreateTopic(t.Context(), r.topic, 1, 0, nil))
 	s, stop = r.sink(t, r.topic, nil)
-	publish(t, s, change(r.topic, tail.Added, "new", 1, 1))
+	publish(t, s, change(r.topic, event.Added, "new", 1, 1))
 	got.expect(t, "added new@1 created by "+`50% "of" ä`)
 	assert.Contains(t, got.Said(),
 		fmt.Sprintf("topic %q was replaced by a new one, reading it from its beginning", r.topic))
 	for n := range 5 {
-		publish(t, s, change(r.topic, tail.Added, "web", n, 1))
+		publish(t, s, change(r.topic, event.Added, "web", n, 1))
 	}
 	stop()
 	// The log begins at 4 now, while no reader is connected.
@@ -249,7 +250,7 @@ func TestTail_goes_on_with_a_topic_that_was_made_anew_and_says_what_was_removed(
 	_, err := r.Tool(t.Context(), "org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", r.Bootstrap(),
 		"--offset-json-file", file)
 	require.NoError(t, err)
-	if all := r.read(t, tail.Span{Start: beginning}); all.Events()[0].Sequence != 5 || all.Events()[0].Place != "0/4" {
+	if all := r.read(t, event.Span{Start: beginning}); all.Events()[0].Sequence != 5 || all.Events()[0].Place != "0/4" {
 		t.Errorf("it begins with %d, %s", all.Events()[0].Sequence, all.Events()[0].Place)
 	}
 }
@@ -269,18 +270,18 @@ func TestTail_reads_a_compacted_topic(t *testing.T) {
 		}
 		s, stop := r.sink(t, r.topic, func(c *kafka.Config) { c.Pipeline = fmt.Sprint(r.topic, round) })
 		for n := range 20 * keys {
-			publish(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%keys), round*1000+n, n))
+			publish(t, s, change(r.topic, event.Updated, fmt.Sprint("web-", n%keys), round*1000+n, n))
 		}
 		stop()
 		require.NoError(t, pause.For(t.Context(), 150*time.Millisecond)) // the next one begins a segment
 	}
 	rig.Poll(t, "the topic to be compacted", func() (bool, string) {
-		left := len(r.read(t, tail.Span{Start: beginning}).Events())
+		left := len(r.read(t, event.Span{Start: beginning}).Events())
 		return left < rounds*keys*15, fmt.Sprintf("%d events are left", left)
 	})
-	for _, start := range []tail.Start{beginning, {Time: since}, {Last: keys}} {
+	for _, start := range []event.Start{beginning, {Time: since}, {Last: keys}} {
 		newest := map[string]string{}
-		for _, e := range r.read(t, tail.Span{Start: start}).Events() {
+		for _, e := range r.read(t, event.Span{Start: start}).Events() {
 			newest[e.Attr("name")] = e.Attr("resourceversion")
 		}
 		for n := range keys {
@@ -295,7 +296,7 @@ func TestTail_that_follows_ends_where_its_configuration_is_proved_wrong(t *testi
 	t.Parallel()
 	c := shared.ForTest(t)
 	r := newTopic(t, c, 1, nil)
-	following := tail.Config{Span: tail.Span{Follow: true}}
+	following := tail.Config{Span: event.Span{Follow: true}}
 	for name, m := range map[string]struct {
 		listener string
 		cfg      kafkalog.Config
@@ -335,7 +336,7 @@ func TestClient_finds_the_first_record_of_a_time(t *testing.T) {
 	r := newTopic(t, shared.ForTest(t), 2, nil)
 	s, _ := r.sink(t, r.topic, nil)
 	for n := range 200 {
-		publish(t, s, change(r.topic, tail.Updated, fmt.Sprint("web-", n%20), n, n))
+		publish(t, s, change(r.topic, event.Updated, fmt.Sprint("web-", n%20), n, n))
 	}
 	client := must.Get(internal.NewClient(internal.Config{Brokers: r.AddressesOf(plain)}))(t)
 	defer client.Close()

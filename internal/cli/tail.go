@@ -14,9 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 )
 
 // tailFlags are what the command line of tail says.
@@ -166,7 +167,7 @@ func (f *tailFlags) check(given func(string) bool) error {
 // reading says which part of the log is read.
 func (f *tailFlags) reading(args []string) (tail.Config, error) {
 	cfg := tail.Config{
-		Span:   tail.Span{Start: tail.Start{Beginning: f.fromStart, Last: f.last}, Follow: f.follow},
+		Span:   event.Span{Start: event.Start{Beginning: f.fromStart, Last: f.last}, Follow: f.follow},
 		Filter: tail.Filter{Namespaces: f.namespaces},
 	}
 	if f.pipeline != "" {

@@ -13,9 +13,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
@@ -207,7 +207,7 @@ func sourceOf(file, pipeline string) (logSource, error) {
 
 // closingLog is a log whose connections have an end.
 type closingLog interface {
-	tail.Log
+	event.Log
 	Close()
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event/kafkalog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/kafkalog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 

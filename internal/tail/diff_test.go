@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
 
 func TestUpdates_name_what_changed(t *testing.T) {
@@ -96,8 +98,8 @@ func TestUpdates_name_what_changed(t *testing.T) {
 		{"hostile names", `{"a":{}}`, `{"a":{"\u001b]0;x\u0007":1}}`, `a[\x1b]0;x\a] added (1)`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			previous := event(t, Added, c.before, nil)
-			got := Describe(event(t, Updated, c.after, nil), func() *Event { return previous }, 4)
+			previous := change(t, event.Added, c.before, nil)
+			got := Describe(change(t, event.Updated, c.after, nil), func() *event.Event { return previous }, 4)
 			assert.Equal(t, c.want, got)
 			assert.True(t, printable(got), "not printable: %q", got)
 		})
@@ -122,7 +124,7 @@ func TestUpdates_of_other_payloads(t *testing.T) {
 		{"object", `no JSON`, ""},
 		{"", `{"a":1}`, ""},
 	} {
-		got := Describe(event(t, Updated, c.data, map[string]string{"payload": c.payload}), unknown, 4)
+		got := Describe(change(t, event.Updated, c.data, map[string]string{"payload": c.payload}), unknown, 4)
 		assert.Equal(t, c.want, got, "%s %s", c.payload, c.data)
 	}
 }
@@ -151,91 +153,91 @@ func TestUpdates_by_merge_patches_say_what_was_before_as_far_as_that_is_known(t 
 		{"a patch of another kind", "json-patch", "8", `[]`, values},
 		{"no object", "object", "8", `[]`, values},
 	} {
-		previous := event(t, Updated, c.before, map[string]string{"payload": c.payload, "resourceversion": c.base})
-		e := event(t, Updated, patch, map[string]string{"payload": "merge-patch", "baseversion": "8", "resourceversion": "9"})
-		assert.Equal(t, c.want, Describe(e, func() *Event { return previous }, 8), c.name)
+		previous := change(t, event.Updated, c.before, map[string]string{"payload": c.payload, "resourceversion": c.base})
+		e := change(t, event.Updated, patch, map[string]string{"payload": "merge-patch", "baseversion": "8", "resourceversion": "9"})
+		assert.Equal(t, c.want, Describe(e, func() *event.Event { return previous }, 8), c.name)
 	}
 }
 
 func TestUpdates_say_nothing_where_the_state_before_is_not_known(t *testing.T) {
-	e := event(t, Updated, `{"a":1}`, nil)
+	e := change(t, event.Updated, `{"a":1}`, nil)
 	assert.Empty(t, Describe(e, unknown, 4), "without a state before")
-	part := event(t, Added, `{"a":2}`, map[string]string{"payload": "metadata"})
-	assert.Empty(t, Describe(e, func() *Event { return part }, 4), "with only the metadata before")
+	part := change(t, event.Added, `{"a":2}`, map[string]string{"payload": "metadata"})
+	assert.Empty(t, Describe(e, func() *event.Event { return part }, 4), "with only the metadata before")
 }
 
 func TestDescribe(t *testing.T) {
 	young := `{"metadata":{"creationTimestamp":"2026-11-20T14:30:05Z","ownerReferences":[{"kind":"Job","name":"j"},` +
 		`{"kind":"App","name":"x","controller":true}]}}`
 	old := `{"metadata":{"creationTimestamp":"2026-11-17T14:30:05Z"}}`
-	before := event(t, Updated, old, map[string]string{"recordedtime": "2026-11-20T14:25:05Z", "resourceversion": "5"})
+	before := change(t, event.Updated, old, map[string]string{"recordedtime": "2026-11-20T14:25:05Z", "resourceversion": "5"})
 	for _, c := range []struct {
-		op       Op
+		op       event.Op
 		data     string
 		with     map[string]string
-		previous *Event
+		previous *event.Event
 		want     string
 	}{
-		{Added, young, nil, nil, "created by kubectl, owned by App/x"},
-		{Added, `{}`, map[string]string{"fieldmanager": ""}, nil, "created"},
-		{Added, old, nil, nil, "new in this stream, created 3d before"},
-		{Added, old, map[string]string{"reason": "snapshot"}, nil, "already there, created 3d before"},
-		{Added, `{}`, map[string]string{"reason": "relist"}, nil, "found after a gap"},
-		{Added, `{}`, map[string]string{"reason": "resync"}, nil, "published again"},
-		{Deleted, old, nil, before, "existed at most 3d, last known version 5"},
-		{Deleted, old, nil, nil, "existed at most 3d"},
-		{Deleted, young, nil, nil, "existed less than 1s, owned by App/x"},
-		{Deleted, `{}`, nil, nil, ""},
-		{Deleted, `{}`, map[string]string{"reason": "relist"}, nil, "found missing (relist), last known version 7"},
-		{Deleted, `{}`, map[string]string{"reason": "snapshot"}, before, "found missing (snapshot), last known version 5"},
-		{Deleted, old, map[string]string{"reason": "recovered"}, before, "recovered after a gap, last known version 5"},
-		{Deleted, old, map[string]string{"reason": "repair"}, nil, "repair"},
+		{event.Added, young, nil, nil, "created by kubectl, owned by App/x"},
+		{event.Added, `{}`, map[string]string{"fieldmanager": ""}, nil, "created"},
+		{event.Added, old, nil, nil, "new in this stream, created 3d before"},
+		{event.Added, old, map[string]string{"reason": "snapshot"}, nil, "already there, created 3d before"},
+		{event.Added, `{}`, map[string]string{"reason": "relist"}, nil, "found after a gap"},
+		{event.Added, `{}`, map[string]string{"reason": "resync"}, nil, "published again"},
+		{event.Deleted, old, nil, before, "existed at most 3d, last known version 5"},
+		{event.Deleted, old, nil, nil, "existed at most 3d"},
+		{event.Deleted, young, nil, nil, "existed less than 1s, owned by App/x"},
+		{event.Deleted, `{}`, nil, nil, ""},
+		{event.Deleted, `{}`, map[string]string{"reason": "relist"}, nil, "found missing (relist), last known version 7"},
+		{event.Deleted, `{}`, map[string]string{"reason": "snapshot"}, before, "found missing (snapshot), last known version 5"},
+		{event.Deleted, old, map[string]string{"reason": "recovered"}, before, "recovered after a gap, last known version 5"},
+		{event.Deleted, old, map[string]string{"reason": "repair"}, nil, "repair"},
 		{
-			Deleted, old,
+			event.Deleted, old,
 			map[string]string{"reason": "deselected"},
 			before,
 			"exists, and is not selected any more, last known version 5",
 		},
-		{Updated, old, map[string]string{"sampledrate": "5"}, before, "nothing visible changed (5 changes in one)"},
-		{Updated, old, map[string]string{"reason": "relist"}, before, "nothing visible changed (found after a gap)"},
-		{Updated, old, map[string]string{"reason": "recovered"}, nil, "(recovered after a gap)"},
-		{Updated, old, map[string]string{"reason": "resync"}, nil, "(resync)"},
+		{event.Updated, old, map[string]string{"sampledrate": "5"}, before, "nothing visible changed (5 changes in one)"},
+		{event.Updated, old, map[string]string{"reason": "relist"}, before, "nothing visible changed (found after a gap)"},
+		{event.Updated, old, map[string]string{"reason": "recovered"}, nil, "(recovered after a gap)"},
+		{event.Updated, old, map[string]string{"reason": "resync"}, nil, "(resync)"},
 		{
-			Rejected, `{"type":"io.kube-eventbridge.resource.updated.v1","error":"too\nlarge","size":2097152}`, nil, nil,
+			event.Rejected, `{"type":"io.kube-eventbridge.resource.updated.v1","error":"too\nlarge","size":2097152}`, nil, nil,
 			`the log refused this event (updated) of 2097152 bytes: too\nlarge`,
 		},
 		{
-			Gap, `{"from":"100","to":"200","cause":"expired","message":"410 Gone\u001b[0m","epoch":7}`, nil, nil,
+			event.Gap, `{"from":"100","to":"200","cause":"expired","message":"410 Gone\u001b[0m","epoch":7}`, nil, nil,
 			`changes between 100 and 200 are not known (expired): 410 Gone\x1b[0m`,
 		},
 		{
-			Gap, `{"from":"100","to":"60","cause":"restored","message":"","epoch":7}`, nil, nil,
+			event.Gap, `{"from":"100","to":"60","cause":"restored","message":"","epoch":7}`, nil, nil,
 			"versions start again: known up to 100 before, and from 60 on (restored)",
 		},
 		{
-			Gap, `{"from":"135","to":"135","cause":"selection"}`, nil, nil,
+			event.Gap, `{"from":"135","to":"135","cause":"selection"}`, nil, nil,
 			"listed again at version 135; no version is skipped (selection)",
 		},
-		{Gap, `{"from":"100","to":"200"}`, nil, nil, "changes between 100 and 200 are not known"},
-		{ResyncStarted, `{"n":1795212000}`, nil, nil, "resync 1795212000: what exists is published again"},
+		{event.Gap, `{"from":"100","to":"200"}`, nil, nil, "changes between 100 and 200 are not known"},
+		{event.ResyncStarted, `{"n":1795212000}`, nil, nil, "resync 1795212000: what exists is published again"},
 		{
-			ResyncCompleted, `{"n":1795212000,"objects":12,"complete":true}`, nil, nil,
+			event.ResyncCompleted, `{"n":1795212000,"objects":12,"complete":true}`, nil, nil,
 			"resync 1795212000 is complete: 12 objects",
 		},
 		{
-			ResyncCompleted, `{"n":1795212000,"objects":1,"complete":false}`, nil, nil,
+			event.ResyncCompleted, `{"n":1795212000,"objects":1,"complete":false}`, nil, nil,
 			"resync 1795212000 has ended and is not complete: 1 object",
 		},
-		{SnapshotStarted, `{"resourceVersion":"90"}`, nil, nil, "what exists at 90 follows"},
-		{SnapshotCompleted, `{"resourceVersion":"90","objects":12}`, nil, nil, "this was what existed at 90: 12 objects"},
+		{event.SnapshotStarted, `{"resourceVersion":"90"}`, nil, nil, "what exists at 90 follows"},
+		{event.SnapshotCompleted, `{"resourceVersion":"90","objects":12}`, nil, nil, "this was what existed at 90: 12 objects"},
 		{
-			Unknown, `{}`,
+			event.Unknown, `{}`,
 			map[string]string{"type": "io.kube-eventbridge.writer.started.v1"},
 			nil,
 			"io.kube-eventbridge.writer.started.v1",
 		},
 	} {
-		got := Describe(event(t, c.op, c.data, c.with), func() *Event { return c.previous }, 4)
+		got := Describe(change(t, c.op, c.data, c.with), func() *event.Event { return c.previous }, 4)
 		assert.Equal(t, c.want, got, "%s %v", c.op, c.with)
 	}
 }

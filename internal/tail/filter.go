@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
 
 // Selector names resources, and optionally objects of them, as kubectl does: pods, pod, po, deployments.apps,
@@ -73,11 +74,11 @@ func isVersion(s string) bool {
 	return len(s) > 1 && s[0] == 'v' && '0' <= s[1] && s[1] <= '9'
 }
 
-func (s Selector) matches(e *Event) bool {
+func (s Selector) matches(e *event.Event) bool {
 	return (s.resource == "*" || s.resource == e.Resource || s.resource == strings.ToLower(e.Attr("kind"))) &&
 		(s.version == "" || s.version == e.Version) &&
 		(!s.grouped || s.group == e.Group) &&
-		(s.name == "" || e.Op == Gap || !e.Op.Marker() && glob(s.name, e.Attr("name")))
+		(s.name == "" || e.Op == event.Gap || !e.Op.Marker() && glob(s.name, e.Attr("name")))
 }
 
 // Filter says which events are shown. An empty field lets everything pass. A gap passes names and Ops: it qualifies
@@ -88,20 +89,21 @@ type Filter struct {
 	Namespaces []string
 	// Names are patterns as of path.Match.
 	Names []string
-	Ops   []Op
+	Ops   []event.Op
 }
 
 // ParseOps reads operations; snapshot and resync stand for both of their markers.
-func ParseOps(words []string) ([]Op, error) {
-	var ops []Op
+func ParseOps(words []string) ([]event.Op, error) {
+	var ops []event.Op
 	for _, w := range words {
-		switch op := Op(strings.ToLower(w)); op {
-		case Added, Updated, Deleted, Rejected, Gap, SnapshotStarted, SnapshotCompleted, ResyncStarted, ResyncCompleted:
+		switch op := event.Op(strings.ToLower(w)); op {
+		case event.Added, event.Updated, event.Deleted, event.Rejected, event.Gap, event.SnapshotStarted,
+			event.SnapshotCompleted, event.ResyncStarted, event.ResyncCompleted:
 			ops = append(ops, op)
 		case "snapshot":
-			ops = append(ops, SnapshotStarted, SnapshotCompleted)
+			ops = append(ops, event.SnapshotStarted, event.SnapshotCompleted)
 		case "resync":
-			ops = append(ops, ResyncStarted, ResyncCompleted)
+			ops = append(ops, event.ResyncStarted, event.ResyncCompleted)
 		default:
 			return nil, fmt.Errorf("%q is no operation; use added, updated, deleted, rejected, gap, snapshot or resync", w)
 		}
@@ -110,7 +112,7 @@ func ParseOps(words []string) ([]Op, error) {
 }
 
 // covers reports whether e is about something that the filter lets pass, whatever happened to it.
-func (f *Filter) covers(e *Event) bool {
+func (f *Filter) covers(e *event.Event) bool {
 	if len(f.Resources) > 0 && !slices.ContainsFunc(f.Resources, func(s Selector) bool { return s.matches(e) }) {
 		return false
 	}
@@ -126,20 +128,20 @@ func (f *Filter) covers(e *Event) bool {
 }
 
 // Shows reports whether e passes the filter.
-func (f *Filter) Shows(e *Event) bool {
+func (f *Filter) Shows(e *event.Event) bool {
 	switch {
 	case !f.covers(e):
 		return false
 	case len(f.Ops) > 0:
-		return e.Op == Gap || slices.Contains(f.Ops, e.Op)
+		return e.Op == event.Gap || slices.Contains(f.Ops, e.Op)
 	default:
-		return len(f.Names) == 0 || e.Op == Gap || !e.Op.Marker()
+		return len(f.Names) == 0 || e.Op == event.Gap || !e.Op.Marker()
 	}
 }
 
 // asksFor reports whether an event that passes the filter is about what was asked for. A marker that is about more than
 // the objects asked for says nothing of them.
-func (f *Filter) asksFor(e *Event) bool {
+func (f *Filter) asksFor(e *event.Event) bool {
 	return !e.Op.Marker() || len(f.Ops) > 0 || len(f.Namespaces)+len(f.Names) == 0
 }
 

@@ -10,20 +10,22 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
 
 // Printer shows events one after another.
 type Printer interface {
 	// Print shows e. previous returns the state of the object before e, or nil where that is not known; it may ask
 	// the broker.
-	Print(e *Event, previous func() *Event) error
+	Print(e *event.Event, previous func() *event.Event) error
 }
 
 // JSON prints each event as a structured CloudEvent in one line.
 type JSON struct{ W io.Writer }
 
 // Print implements [Printer].
-func (j JSON) Print(e *Event, _ func() *Event) error {
+func (j JSON) Print(e *event.Event, _ func() *event.Event) error {
 	line, err := e.AppendJSON(nil)
 	if err != nil {
 		return err
@@ -113,7 +115,7 @@ func (t *Table) header(b *strings.Builder) {
 }
 
 // Print implements [Printer].
-func (t *Table) Print(e *Event, previous func() *Event) error {
+func (t *Table) Print(e *event.Event, previous func() *event.Event) error {
 	var b strings.Builder
 	t.header(&b)
 	t.newDay(&b, e)
@@ -133,16 +135,16 @@ func (t *Table) write(text string) error {
 }
 
 // newDay writes a line with the date where it is not the one before; wide lines have it anyway.
-func (t *Table) newDay(b *strings.Builder, e *Event) {
+func (t *Table) newDay(b *strings.Builder, e *event.Event) {
 	if d := e.Time().In(t.cfg.Location).Format(day); !t.cfg.Wide && d != t.day {
 		t.day = d
 		b.WriteString("--- " + d + " ---\n")
 	}
 }
 
-func (t *Table) cells(e *Event) []string {
+func (t *Table) cells(e *event.Event) []string {
 	at := e.Time().In(t.cfg.Location)
-	object := e.object
+	object := e.Object
 	if e.Op.Marker() {
 		object = scopeOf(e).String()
 	}
@@ -153,13 +155,13 @@ func (t *Table) cells(e *Event) []string {
 	if e.Group != "" {
 		resource += "." + e.Group
 	}
-	op, resource, object, version := e.Op.word(), cell(resource, 100), cell(object, 400),
+	op, resource, object, version := opWord(e.Op), cell(resource, 100), cell(object, 400),
 		cell(e.Attr("resourceversion"), 40)
 	if !t.cfg.Wide {
 		return []string{at.Format("15:04:05.000"), op, resource, object, version, cell(e.Attr("fieldmanager"), 24)}
 	}
 	return []string{
-		at.Format("2006-01-02T15:04:05.000Z07:00"), e.place(), cell(e.Attr("pipeline"), 64), op,
+		at.Format("2006-01-02T15:04:05.000Z07:00"), e.Location(), cell(e.Attr("pipeline"), 64), op,
 		cell(e.Attr("reason"), 16), resource, object, version, cell(e.Attr("fieldmanager"), 64),
 		cell(e.Attr("objectuid"), 64),
 	}
@@ -189,20 +191,20 @@ func (t *Table) row(cells []string, what, colour string) string {
 
 const reset = "\x1b[0m"
 
-func (t *Table) colour(op Op) string {
+func (t *Table) colour(op event.Op) string {
 	if !t.cfg.Colour {
 		return ""
 	}
 	switch op {
-	case Added:
+	case event.Added:
 		return "\x1b[32m"
-	case Updated:
+	case event.Updated:
 		return "\x1b[33m"
-	case Deleted:
+	case event.Deleted:
 		return "\x1b[31m"
-	case Gap, Rejected, Unknown:
+	case event.Gap, event.Rejected, event.Unknown:
 		return "\x1b[1;35m"
-	case SnapshotStarted, SnapshotCompleted, ResyncStarted, ResyncCompleted:
+	case event.SnapshotStarted, event.SnapshotCompleted, event.ResyncStarted, event.ResyncCompleted:
 		return "\x1b[36m"
 	default:
 		return ""
@@ -212,7 +214,7 @@ func (t *Table) colour(op Op) string {
 // scope is the part of a resource that a marker is about.
 type scope struct{ Namespace, LabelSelector, FieldSelector string }
 
-func scopeOf(e *Event) scope {
+func scopeOf(e *event.Event) scope {
 	var s scope
 	_ = json.Unmarshal(e.Data, &s) // what cannot be read is the whole resource
 	return s
@@ -259,4 +261,10 @@ func shorten(s string, n int) string {
 		return s
 	}
 	return string([]rune(s)[:n-1]) + "…"
+}
+
+// opWord is the op in the table: both ends of a snapshot are called snapshot there, and both of a resync, resync.
+func opWord(o event.Op) string {
+	word, _, _ := strings.Cut(string(o), "-")
+	return word
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
 
@@ -33,7 +34,7 @@ func NewLines(cfg TableConfig) *Lines {
 func (l *Lines) Append(b []byte, m *sink.Message, number uint64) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, err := Decode(Message{Subject: m.Subject, Stored: sink.Stored{
+	e, err := event.Decode(event.Message{Subject: m.Subject, Stored: sink.Stored{
 		Sequence: number, ID: m.ID, Attributes: slices.Clone(m.Attributes), ContentType: m.ContentType,
 		Data: slices.Clone(m.Data), Time: time.Now(),
 	}})
@@ -41,7 +42,7 @@ func (l *Lines) Append(b []byte, m *sink.Message, number uint64) ([]byte, error)
 		return b, err
 	}
 	l.out.Reset()
-	if err := l.table.Print(e, func() *Event { return l.previous(e) }); err != nil {
+	if err := l.table.Print(e, func() *event.Event { return l.previous(e) }); err != nil {
 		return b, err
 	}
 	if !e.Op.Marker() {
@@ -50,7 +51,7 @@ func (l *Lines) Append(b []byte, m *sink.Message, number uint64) ([]byte, error)
 	return append(b, l.out.Bytes()...), nil
 }
 
-func (l *Lines) previous(e *Event) *Event {
+func (l *Lines) previous(e *event.Event) *event.Event {
 	if p := l.memory.last(e); p != nil {
 		return before(p, e)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 )
@@ -23,7 +24,7 @@ var at = time.Date(2026, 11, 20, 14, 30, 5, 250_000_000, time.UTC)
 
 // attributesOf returns those of an event of deployment shop/web; with replaces attributes, and removes them where
 // empty.
-func attributesOf(op Op, with map[string]string) []sink.Attribute {
+func attributesOf(op event.Op, with map[string]string) []sink.Attribute {
 	kind := "resource."
 	if op.Marker() {
 		kind = "stream."
@@ -55,8 +56,8 @@ func attributesOf(op Op, with map[string]string) []sink.Attribute {
 }
 
 // message is one of the log.
-func message(sequence uint64, op Op, data string, with map[string]string) Message {
-	return Message{
+func message(sequence uint64, op event.Op, data string, with map[string]string) event.Message {
+	return event.Message{
 		Stored: sink.Stored{
 			Sequence: sequence, Time: at, Attributes: attributesOf(op, with), ContentType: "application/json",
 			Data: []byte(data),
@@ -65,12 +66,12 @@ func message(sequence uint64, op Op, data string, with map[string]string) Messag
 	}
 }
 
-func event(t *testing.T, op Op, data string, with map[string]string) *Event {
+func change(t *testing.T, op event.Op, data string, with map[string]string) *event.Event {
 	t.Helper()
-	return must.Get(Decode(message(42, op, data, with)))(t)
+	return must.Get(event.Decode(message(42, op, data, with)))(t)
 }
 
-func unknown() *Event { return nil }
+func unknown() *event.Event { return nil }
 
 // Events in Knative's profile are shown as any others, and what is known of an object goes on from one profile to the
 // other.
@@ -82,34 +83,34 @@ func TestTable_shows_events_of_any_profile_alike(t *testing.T) {
 		}
 	}
 	const before, after = `{"spec":{"replicas":1}}`, `{"spec":{"replicas":3}}`
-	own := []*Event{
-		event(t, Added, before, nil), event(t, Updated, after, map[string]string{"resourceversion": "8"}),
-		event(t, Deleted, after, map[string]string{"resourceversion": "8"}),
+	own := []*event.Event{
+		change(t, event.Added, before, nil), change(t, event.Updated, after, map[string]string{"resourceversion": "8"}),
+		change(t, event.Deleted, after, map[string]string{"resourceversion": "8"}),
 	}
-	for name, story := range map[string][]*Event{
+	for name, story := range map[string][]*event.Event{
 		"all": {
-			event(t, Added, before, with(knative("add"), "resourceversion", "7")),
-			event(t, Updated, after, knative("update")), event(t, Deleted, after, knative("delete")),
+			change(t, event.Added, before, with(knative("add"), "resourceversion", "7")),
+			change(t, event.Updated, after, knative("update")), change(t, event.Deleted, after, knative("delete")),
 		},
-		"mixed":  {own[0], event(t, Updated, after, knative("update")), own[2]},
-		"mixed2": {own[0], own[1], event(t, Deleted, after, knative("delete"))},
+		"mixed":  {own[0], change(t, event.Updated, after, knative("update")), own[2]},
+		"mixed2": {own[0], own[1], change(t, event.Deleted, after, knative("delete"))},
 	} {
 		got, want := shown(t, story), shown(t, own)
 		assert.Equal(t, want, got, name)
 	}
-	rejected := event(t, Rejected, `{"type":"dev.knative.apiserver.resource.update","error":"too large","size":7}`, nil)
+	rejected := change(t, event.Rejected, `{"type":"dev.knative.apiserver.resource.update","error":"too large","size":7}`, nil)
 	assert.Contains(t, Describe(rejected, unknown, 4), "(updated) of 7 bytes")
 }
 
 func with(as map[string]string, name, value string) map[string]string { as[name] = value; return as }
 
 // shown returns the lines of a log.
-func shown(t *testing.T, events []*Event) string {
+func shown(t *testing.T, events []*event.Event) string {
 	t.Helper()
 	var out strings.Builder
 	table, seen := NewTable(&out, TableConfig{Today: at}), newMemory(1<<20)
 	for _, e := range events {
-		require.NoError(t, table.Print(e, func() *Event { return seen.last(e) }))
+		require.NoError(t, table.Print(e, func() *event.Event { return seen.last(e) }))
 		seen.put(e)
 	}
 	return out.String()

@@ -2,11 +2,13 @@
 
 package tail
 
+import "github.com/kube-eventbridge/kube-eventbridge/internal/event"
+
 // mergePatch lists what the merge patch of e sets and removes, and what that was before, as far as the event before
 // tells: an object whole, or a patch what it and those that it was folded with set.
-func mergePatch(e, previous *Event) []difference {
+func mergePatch(e, previous *event.Event) []difference {
 	var d differ
-	d.patch("", decode(e.Data), priorOf(e, previous))
+	d.patch("", event.DecodeJSON(e.Data), priorOf(e, previous))
 	return d.found
 }
 
@@ -20,14 +22,14 @@ type prior struct {
 }
 
 // priorOf returns what previous tells of the object that e applies to.
-func priorOf(e, previous *Event) prior {
-	if !appliesTo(e, previous) {
+func priorOf(e, previous *event.Event) prior {
+	if !e.AppliesTo(previous) {
 		return prior{}
 	}
-	if object, _, ok := previous.states(); ok {
+	if object, _, ok := previous.States(); ok {
 		return prior{value: object, known: true, there: true, whole: true}
 	}
-	patch, ok := decode(previous.Data).(map[string]any)
+	patch, ok := event.DecodeJSON(previous.Data).(map[string]any)
 	return prior{value: patch, known: ok, there: ok}
 }
 

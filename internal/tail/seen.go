@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
 
 // seen remembers which resources a log has, and which selectors matched an event of it. It is not safe for concurrent
@@ -25,12 +27,12 @@ func newSeen(selectors []Selector) *seen {
 	return &seen{selectors: selectors, matched: make([]bool, len(selectors)), names: make(map[string]bool)}
 }
 
-func (s *seen) note(e *Event) {
+func (s *seen) note(e *event.Event) {
 	if len(s.selectors) == 0 {
 		return
 	}
 	for i, selector := range s.selectors {
-		s.matched[i] = s.matched[i] || selector.matches(e) && (selector.name == "" || e.Op != Gap)
+		s.matched[i] = s.matched[i] || selector.matches(e) && (selector.name == "" || e.Op != event.Gap)
 	}
 	name := e.Resource
 	if e.Group != "" {

@@ -3,77 +3,48 @@
 package tail
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
 
 // Describe says in one printable line what e tells. previous returns the event before it of the same object, or nil
 // where that is not known: then nothing is said about what changed. It is called at most once, and only where it is
 // needed. At most limit changed paths are named.
-func Describe(e *Event, previous func() *Event, limit int) string {
+func Describe(e *event.Event, previous func() *event.Event, limit int) string {
 	switch e.Op {
-	case Added:
+	case event.Added:
 		return reduced(e, describeAdded(e))
-	case Updated:
+	case event.Updated:
 		return reduced(e, describeUpdated(e, previous, limit))
-	case Deleted:
+	case event.Deleted:
 		return reduced(e, describeDeleted(e, previous()))
-	case Rejected:
+	case event.Rejected:
 		return describeRejected(e)
-	case Gap:
+	case event.Gap:
 		return describeGap(e)
-	case SnapshotStarted, SnapshotCompleted, ResyncStarted, ResyncCompleted:
+	case event.SnapshotStarted, event.SnapshotCompleted, event.ResyncStarted, event.ResyncCompleted:
 		return describeMarker(e)
 	default:
 		return Printable(e.Attr("type"))
 	}
 }
 
-// decode reads JSON with its numbers as they stand; nil for what is no JSON.
-func decode(data []byte) any {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return nil
-	}
-	return v
-}
-
-// states returns the object of an event and, where the event brings it along, its state before. ok is false where the
-// event does not hold a whole state.
-func (e *Event) states() (object, old map[string]any, ok bool) {
-	v, _ := decode(e.Data).(map[string]any)
-	if v == nil || e.Op.Marker() || e.Op == Rejected || e.Op == Unknown {
-		return nil, nil, false
-	}
-	switch e.Attr("payload") {
-	case "object", "metadata":
-		return v, nil, true
-	case "change":
-		object, _ = v["object"].(map[string]any)
-		old, _ = v["oldObject"].(map[string]any)
-		return object, old, object != nil
-	default:
-		return nil, nil, false
-	}
-}
-
 // stateBefore returns the object of previous, where it holds the same part of an object as e.
-func stateBefore(e, previous *Event) map[string]any {
+func stateBefore(e, previous *event.Event) map[string]any {
 	if previous == nil || (e.Attr("payload") == "metadata") != (previous.Attr("payload") == "metadata") {
 		return nil
 	}
-	object, _, _ := previous.states()
+	object, _, _ := previous.States()
 	return object
 }
 
-func describeAdded(e *Event) string {
-	object, _, _ := e.states()
+func describeAdded(e *event.Event) string {
+	object, _, _ := e.States()
 	created, known := creation(object)
 	s := "created"
 	switch e.Attr("reason") {
@@ -136,15 +107,15 @@ func span(d time.Duration) string {
 	}
 }
 
-func describeUpdated(e *Event, previous func() *Event, limit int) string {
+func describeUpdated(e *event.Event, previous func() *event.Event, limit int) string {
 	var found []difference
 	switch payload := e.Attr("payload"); payload {
 	case "merge-patch":
 		found = mergePatch(e, previous())
 	case "json-patch":
-		found = jsonPatch(decode(e.Data))
+		found = jsonPatch(event.DecodeJSON(e.Data))
 	default:
-		after, before, ok := e.states()
+		after, before, ok := e.States()
 		if ok && before == nil {
 			before = stateBefore(e, previous())
 		}
@@ -160,7 +131,7 @@ func describeUpdated(e *Event, previous func() *Event, limit int) string {
 }
 
 // aside appends what is unusual about how an update is known.
-func aside(e *Event, s string) string {
+func aside(e *event.Event, s string) string {
 	var notes []string
 	if n := e.Attr("sampledrate"); n != "" {
 		notes = append(notes, shorten(Printable(n), 16)+" changes in one")
@@ -181,7 +152,7 @@ func aside(e *Event, s string) string {
 }
 
 // reduced appends that the log does not have the object, because it was too large, and where it is.
-func reduced(e *Event, s string) string {
+func reduced(e *event.Event, s string) string {
 	size := e.Attr("datasize")
 	if size == "" {
 		return s
@@ -195,8 +166,8 @@ func reduced(e *Event, s string) string {
 
 // describeDeleted gives no time for a deletion that no watch showed, and of another one only a bound: the watch may
 // have shown it long after it was, to a bridge that was away.
-func describeDeleted(e, previous *Event) string {
-	object, _, _ := e.states()
+func describeDeleted(e, previous *event.Event) string {
+	object, _, _ := e.States()
 	var parts []string
 	live, missing := false, false
 	switch reason := e.Attr("reason"); reason {
@@ -213,7 +184,7 @@ func describeDeleted(e, previous *Event) string {
 		parts = append(parts, shorten(Printable(reason), 16))
 	}
 	if previous != nil && (object == nil || missing) {
-		object, _, _ = previous.states()
+		object, _, _ = previous.States()
 	}
 	if created, known := creation(object); known && live {
 		existed := "existed at most " + span(e.Time().Sub(created))
@@ -234,15 +205,14 @@ func describeDeleted(e, previous *Event) string {
 	return strings.Join(parts, ", ")
 }
 
-func describeRejected(e *Event) string {
+func describeRejected(e *event.Event) string {
 	var data struct {
 		Type, Error string
 		Size        json.Number
 	}
 	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not shown
 	s := "the log refused this event"
-	typ, _ := e.inOwn(data.Type)
-	if op := opOf(typ); op != Unknown {
+	if op := e.OpOf(data.Type); op != event.Unknown {
 		s = "the log refused this event (" + string(op) + ")"
 	}
 	if data.Size != "" {
@@ -254,7 +224,7 @@ func describeRejected(e *Event) string {
 // describeGap says of which versions changes may be missing. Versions of a restored or rebuilt cluster do not compare
 // with those before, so nothing lies between the two. Neither does anything if the list had the version that the log
 // had.
-func describeGap(e *Event) string {
+func describeGap(e *event.Event) string {
 	var data struct{ From, To, Cause, Message string }
 	_ = json.Unmarshal(e.Data, &data) // what cannot be read is not shown
 	s := fmt.Sprintf("changes between %s and %s are not known", version(data.From), version(data.To))
@@ -273,7 +243,7 @@ func describeGap(e *Event) string {
 	return s
 }
 
-func describeMarker(e *Event) string {
+func describeMarker(e *event.Event) string {
 	var data struct {
 		ResourceVersion string
 		Objects, N      json.Number
@@ -286,11 +256,11 @@ func describeMarker(e *Event) string {
 	}
 	n := shorten(Printable(data.N.String()), 24)
 	switch e.Op {
-	case SnapshotStarted:
+	case event.SnapshotStarted:
 		return "what exists at " + version(data.ResourceVersion) + " follows"
-	case SnapshotCompleted:
+	case event.SnapshotCompleted:
 		return "this was what existed at " + version(data.ResourceVersion) + ": " + objects
-	case ResyncStarted:
+	case event.ResyncStarted:
 		return "resync " + n + ": what exists is published again"
 	default:
 		if !data.Complete {

@@ -14,12 +14,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // Config says what is read and how it is shown.
 type Config struct {
-	Span
+	event.Span
 	Filter  Filter
 	Printer Printer
 	// Notice is told, in a line for a person, what is unusual about the messages, and at the end of what was asked for
@@ -35,7 +36,7 @@ const memoryBytes = 64 << 20
 
 // Run shows a log. It returns nil when ctx ended or everything asked for has been shown. It returns an error when the
 // log cannot be read, has the format of an older version, or the Printer fails. While the broker is away it waits.
-func Run(ctx context.Context, log Log, cfg Config) error {
+func Run(ctx context.Context, log event.Log, cfg Config) error {
 	if cfg.Notice == nil {
 		cfg.Notice = func(string) {}
 	}
@@ -44,7 +45,7 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 	reading, done := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { v.sayUnmatched(reading) })
-	err := log.Read(ctx, Reading{Span: cfg.Span, Each: v.show, Counts: v.shown, Replaced: v.memory.clear})
+	err := log.Read(ctx, event.Reading{Span: cfg.Span, Each: v.show, Counts: v.shown, Replaced: v.memory.clear})
 	done()
 	waiting.Wait()
 	if ctx.Err() != nil {
@@ -60,7 +61,7 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 type viewer struct {
 	cfg    *Config
 	memory *memory
-	log    Log
+	log    event.Log
 	// strange says that the notice about messages that are no events was given.
 	strange bool
 	// mu guards seen and matched.
@@ -73,17 +74,17 @@ type viewer struct {
 }
 
 // show prints m where the filter shows it.
-func (v *viewer) show(ctx context.Context, m Message) error {
-	e, err := Decode(m)
+func (v *viewer) show(ctx context.Context, m event.Message) error {
+	e, err := event.Decode(m)
 	if err != nil {
 		if !v.strange {
 			v.strange = true
-			v.cfg.Notice(fmt.Sprintf("message %s on %s is skipped, and others like it: %v", m.place(), Printable(m.Subject),
+			v.cfg.Notice(fmt.Sprintf("message %s on %s is skipped, and others like it: %v", m.Location(), Printable(m.Subject),
 				err))
 		}
 		return nil
 	}
-	if err := e.oldFormat(); err != nil {
+	if err := e.OldFormat(); err != nil {
 		return err
 	}
 	v.mu.Lock()
@@ -96,7 +97,7 @@ func (v *viewer) show(ctx context.Context, m Message) error {
 		v.mu.Lock()
 		v.matched = v.matched || v.cfg.Filter.asksFor(e)
 		v.mu.Unlock()
-		err = v.cfg.Printer.Print(e, func() *Event { return v.previous(ctx, e) })
+		err = v.cfg.Printer.Print(e, func() *event.Event { return v.previous(ctx, e) })
 	}
 	if !v.blind && !e.Op.Marker() {
 		v.memory.remember(e)
@@ -131,7 +132,7 @@ func (v *viewer) conclude() {
 	case missing != "" && resources != "":
 		v.cfg.Notice("no event matches " + missing + "; those read are about " + resources)
 	case v.matched:
-	case v.cfg.Start == (Start{}) && !v.cfg.Follow:
+	case v.cfg.Start == (event.Start{}) && !v.cfg.Follow:
 		v.cfg.Notice("no event matches: reading began at the end of the log; begin earlier with --from-start, --since or " +
 			"--last")
 	default:
@@ -140,14 +141,14 @@ func (v *viewer) conclude() {
 }
 
 // shown reports whether show would print m.
-func (v *viewer) shown(m Message) bool {
-	e, err := Decode(m)
+func (v *viewer) shown(m event.Message) bool {
+	e, err := event.Decode(m)
 	return err == nil && v.cfg.Filter.Shows(e)
 }
 
 // previous returns what the events before e tell of the same object, nil where the log does not have them or they do
 // not say what it was. Of patches it knows those that were read, and where none was, the one before e.
-func (v *viewer) previous(ctx context.Context, e *Event) *Event {
+func (v *viewer) previous(ctx context.Context, e *event.Event) *event.Event {
 	p := v.memory.last(e)
 	if p == nil {
 		m := v.log.Before(ctx, &e.Message)
@@ -155,7 +156,7 @@ func (v *viewer) previous(ctx context.Context, e *Event) *Event {
 			return nil
 		}
 		var err error
-		if p, err = Decode(*m); err != nil || keyOfObject(p) != keyOfObject(e) {
+		if p, err = event.Decode(*m); err != nil || keyOfObject(p) != keyOfObject(e) {
 			return nil
 		}
 		if !p.Op.Marker() {
@@ -166,9 +167,9 @@ func (v *viewer) previous(ctx context.Context, e *Event) *Event {
 }
 
 // before returns p where it has the state of e's object, whole or as a merge patch, else nil.
-func before(p, e *Event) *Event {
-	_, _, whole := p.states()
-	patch := p.Op == Updated && p.Attr("payload") == "merge-patch"
+func before(p, e *event.Event) *event.Event {
+	_, _, whole := p.States()
+	patch := p.Op == event.Updated && p.Attr("payload") == "merge-patch"
 	if !whole && !patch || p.Attr("objectuid") != e.Attr("objectuid") {
 		return nil
 	}

@@ -16,19 +16,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 // sliceLog is a log in memory. Reading begins at an index, and the log is replaced by another one before the message at
 // another.
 type sliceLog struct {
-	messages         []Message
+	messages         []event.Message
 	start, replaceAt int
 	asked            []uint64
 	counted          []bool
 }
 
-func (l *sliceLog) Read(ctx context.Context, r Reading) error {
+func (l *sliceLog) Read(ctx context.Context, r event.Reading) error {
 	for i, m := range l.messages[l.start:] {
 		if l.replaceAt > 0 && l.start+i == l.replaceAt {
 			r.Replaced()
@@ -41,7 +42,7 @@ func (l *sliceLog) Read(ctx context.Context, r Reading) error {
 	return ctx.Err()
 }
 
-func (l *sliceLog) Before(_ context.Context, m *Message) *Message {
+func (l *sliceLog) Before(_ context.Context, m *event.Message) *event.Message {
 	l.asked = append(l.asked, m.Sequence)
 	for i := int(m.Sequence) - 2; i >= max(l.replaceAt, 0); i-- {
 		if l.messages[i].Subject == m.Subject {
@@ -57,18 +58,18 @@ type lines struct {
 	err error
 }
 
-func (l *lines) Print(e *Event, previous func() *Event) error {
+func (l *lines) Print(e *event.Event, previous func() *event.Event) error {
 	l.all = append(l.all, string(e.Op)+" "+Describe(e, previous, 4))
 	return l.err
 }
 
-func replicas(sequence uint64, n int) Message {
-	return message(sequence, Updated, `{"spec":{"replicas":`+strconv.Itoa(n)+`}}`, nil)
+func replicas(sequence uint64, n int) event.Message {
+	return message(sequence, event.Updated, `{"spec":{"replicas":`+strconv.Itoa(n)+`}}`, nil)
 }
 
 func TestRun_asks_the_log_only_for_states_that_it_has_not_seen_itself(t *testing.T) {
-	junk := message(4, Updated, "", map[string]string{"id": ""})
-	log := &sliceLog{start: 1, messages: []Message{
+	junk := message(4, event.Updated, "", map[string]string{"id": ""})
+	log := &sliceLog{start: 1, messages: []event.Message{
 		replicas(1, 1), replicas(2, 2), replicas(3, 3), junk, junk,
 		replicas(6, 6),
 	}}
@@ -87,7 +88,7 @@ func TestRun_asks_the_log_only_for_states_that_it_has_not_seen_itself(t *testing
 }
 
 func TestRun_compares_with_nothing_of_a_log_that_was_replaced(t *testing.T) {
-	log := &sliceLog{replaceAt: 1, messages: []Message{replicas(1, 1), replicas(2, 2), replicas(3, 3)}}
+	log := &sliceLog{replaceAt: 1, messages: []event.Message{replicas(1, 1), replicas(2, 2), replicas(3, 3)}}
 	var p lines
 	err := Run(t.Context(), log, Config{Printer: &p})
 	want := []string{"updated ", "updated ", "updated spec.replicas 2→3"}
@@ -95,27 +96,27 @@ func TestRun_compares_with_nothing_of_a_log_that_was_replaced(t *testing.T) {
 }
 
 func TestRun_ends_at_a_log_of_the_old_format(t *testing.T) {
-	old := message(1, Updated, `{}`, map[string]string{"sequence": "00000000000000000007"})
+	old := message(1, event.Updated, `{}`, map[string]string{"sequence": "00000000000000000007"})
 	var p lines
-	err := Run(t.Context(), &sliceLog{messages: []Message{old, replicas(2, 2)}}, Config{Printer: &p})
+	err := Run(t.Context(), &sliceLog{messages: []event.Message{old, replicas(2, 2)}}, Config{Printer: &p})
 	var format *encode.OldFormatError
 	require.ErrorAs(t, err, &format)
 	assert.Empty(t, p.all, "it was shown")
 }
 
-func patchOf(sequence uint64, data string) Message {
+func patchOf(sequence uint64, data string) event.Message {
 	n := strconv.FormatUint(sequence, 10)
-	return message(sequence, Updated, data, map[string]string{
+	return message(sequence, event.Updated, data, map[string]string{
 		"payload": "merge-patch", "resourceversion": n, "baseversion": strconv.FormatUint(sequence-1, 10),
 	})
 }
 
 func TestRun_says_what_was_before_a_patch_as_far_as_the_events_before_tell(t *testing.T) {
-	whole := func(n uint64, data string) Message {
-		return message(n, Updated, data, map[string]string{"payload": "object", "resourceversion": strconv.FormatUint(n, 10)})
+	whole := func(n uint64, data string) event.Message {
+		return message(n, event.Updated, data, map[string]string{"payload": "object", "resourceversion": strconv.FormatUint(n, 10)})
 	}
 	first := whole(1, `{"spec":{"replicas":1,"paused":true,"a":{"b":1}}}`)
-	patches := []Message{
+	patches := []event.Message{
 		patchOf(2, `{"spec":{"replicas":2}}`), patchOf(3, `{"spec":{"replicas":5,"a":null}}`),
 		patchOf(4, `{"spec":{"paused":null,"a":{"c":1}}}`),
 		whole(5, `{"spec":{"replicas":6,"a":{"c":1}}}`), patchOf(6, `{"spec":{"replicas":7}}`),
@@ -135,19 +136,19 @@ func TestRun_says_what_was_before_a_patch_as_far_as_the_events_before_tell(t *te
 	for _, c := range []struct {
 		name  string
 		start int
-		log   []Message
+		log   []event.Message
 		want  []string
 	}{
-		{"from an object on", 1, append([]Message{first}, patches...), shown},
+		{"from an object on", 1, append([]event.Message{first}, patches...), shown},
 		{
-			"from a patch on", 2, append([]Message{first}, patches...),
+			"from a patch on", 2, append([]event.Message{first}, patches...),
 			[]string{
 				"updated spec.a removed, spec.replicas 2→5", "updated spec.a.c added (1), spec.paused removed", "updated ",
 				"updated spec.replicas 6→7",
 			},
 		},
 		{
-			"behind one that applies to something else", 1, append([]Message{first}, lost...),
+			"behind one that applies to something else", 1, append([]event.Message{first}, lost...),
 			[]string{
 				"updated spec.replicas 1→2", "updated spec.a removed, spec.replicas →5",
 				"updated spec.a.c added (1), spec.paused removed", "updated ", "updated spec.replicas 6→7",
@@ -163,7 +164,7 @@ func TestRun_says_what_was_before_a_patch_as_far_as_the_events_before_tell(t *te
 
 func TestRun_returns_what_printing_fails_with_and_nil_when_it_is_interrupted(t *testing.T) {
 	broken := errors.New("broken")
-	log := &sliceLog{messages: []Message{replicas(1, 1), replicas(2, 2)}}
+	log := &sliceLog{messages: []event.Message{replicas(1, 1), replicas(2, 2)}}
 	p := lines{err: broken}
 	err := Run(t.Context(), log, Config{Printer: &p})
 	assert.True(t, errors.Is(err, broken) && len(p.all) == 1, "got %v after %q", err, p.all)
@@ -175,18 +176,18 @@ func TestRun_returns_what_printing_fails_with_and_nil_when_it_is_interrupted(t *
 func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 	pods := must.Get(ParseSelector("pods/web-0"))(t)
 	deployments := must.Get(ParseSelector("deploy"))(t)
-	beginning := Span{Start: Start{Beginning: true}}
-	full := []Message{replicas(1, 1)}
-	snapshot := []Message{message(1, SnapshotStarted, `{}`, nil)}
-	gap := []Message{message(1, Gap, `{}`, map[string]string{"source": "/clusters/east/api/v1/pods"})}
-	var many []Message
+	beginning := event.Span{Start: event.Start{Beginning: true}}
+	full := []event.Message{replicas(1, 1)}
+	snapshot := []event.Message{message(1, event.SnapshotStarted, `{}`, nil)}
+	gap := []event.Message{message(1, event.Gap, `{}`, map[string]string{"source": "/clusters/east/api/v1/pods"})}
+	var many []event.Message
 	for i := range maxSeen + 2 {
-		many = append(many, message(1, Updated, `{}`, map[string]string{"source": "/clusters/east/api/v1/r" +
+		many = append(many, message(1, event.Updated, `{}`, map[string]string{"source": "/clusters/east/api/v1/r" +
 			strconv.Itoa(i)}))
 	}
 	for _, c := range []struct {
 		name     string
-		messages []Message
+		messages []event.Message
 		cfg      Config
 		want     string
 	}{
@@ -196,7 +197,7 @@ func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 			Span: beginning, Filter: Filter{Namespaces: []string{"other"}},
 		}, "no event matches"},
 		{"a marker that is asked for", snapshot, Config{
-			Span: beginning, Filter: Filter{Namespaces: []string{"other"}, Ops: []Op{SnapshotStarted}},
+			Span: beginning, Filter: Filter{Namespaces: []string{"other"}, Ops: []event.Op{event.SnapshotStarted}},
 		}, ""},
 		{"a gap and a name", gap, Config{
 			Span: beginning, Filter: Filter{Resources: []Selector{pods}},
@@ -235,7 +236,7 @@ func TestRun_says_at_the_end_what_it_looked_for_in_vain(t *testing.T) {
 // followedLog has more to come.
 type followedLog struct{ sliceLog }
 
-func (l *followedLog) Read(ctx context.Context, r Reading) error {
+func (l *followedLog) Read(ctx context.Context, r event.Reading) error {
 	if err := l.sliceLog.Read(ctx, r); err != nil {
 		return err
 	}
@@ -248,35 +249,35 @@ func TestRun_says_while_it_follows_what_it_looks_for_in_vain(t *testing.T) {
 	deployments := must.Get(ParseSelector("deploy"))(t)
 	for _, c := range []struct {
 		name     string
-		messages []Message
+		messages []event.Message
 		of       []Selector
 		within   []string
 		want     []string
 	}{
-		{"what is there", []Message{replicas(1, 1)}, []Selector{deployments}, nil, nil},
+		{"what is there", []event.Message{replicas(1, 1)}, []Selector{deployments}, nil, nil},
 		{"everything", nil, nil, nil, nil},
 		{
 			"another resource",
-			[]Message{replicas(1, 1)},
+			[]event.Message{replicas(1, 1)},
 			[]Selector{pods},
 			nil,
 			[]string{"no event matches pods so far; those read are about deployments.apps; it goes on waiting"},
 		},
 		{
 			"a namespace",
-			[]Message{replicas(1, 1)},
+			[]event.Message{replicas(1, 1)},
 			nil,
 			[]string{"other"},
 			[]string{"no event matches so far; it goes on waiting"},
 		},
-		{"a namespace that is there", []Message{replicas(1, 1)}, nil, []string{"shop"}, nil},
+		{"a namespace that is there", []event.Message{replicas(1, 1)}, nil, []string{"shop"}, nil},
 		{"an empty log", nil, []Selector{pods}, nil, []string{"no event has come yet; it goes on waiting for pods"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var notices []string
 				cfg := Config{
-					Span: Span{Follow: true}, Filter: Filter{Resources: c.of, Namespaces: c.within}, Printer: new(lines),
+					Span: event.Span{Follow: true}, Filter: Filter{Resources: c.of, Namespaces: c.within}, Printer: new(lines),
 					Notice: func(line string) { notices = append(notices, line) },
 				}
 				require.NoError(t, Run(must.Within(t, time.Minute), &followedLog{sliceLog{messages: c.messages}}, cfg))

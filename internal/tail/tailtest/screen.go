@@ -11,20 +11,21 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
 // Screen is where a tail under test writes.
 type Screen struct {
 	mu             sync.Mutex
-	events         []*tail.Event
+	events         []*event.Event
 	lines, notices []string
 	result         error
 	ended          bool
 }
 
 // Print notes the event, and a line of it in short.
-func (s *Screen) Print(e *tail.Event, previous func() *tail.Event) error {
+func (s *Screen) Print(e *event.Event, previous func() *event.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = append(s.events, e)
@@ -41,7 +42,7 @@ func (s *Screen) Notice(line string) {
 }
 
 // Events returns the events that were printed.
-func (s *Screen) Events() []*tail.Event {
+func (s *Screen) Events() []*event.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.events)
@@ -69,7 +70,7 @@ func (s *Screen) End() (bool, error) {
 }
 
 // Tail shows a log until the test or stop ends it, and then closes it. The screen prints if cfg says nothing else.
-func (s *Screen) Tail(t *testing.T, log tail.Log, cfg tail.Config, closeLog func()) (stop func()) {
+func (s *Screen) Tail(t *testing.T, log event.Log, cfg tail.Config, closeLog func()) (stop func()) {
 	t.Helper()
 	if cfg.Printer == nil {
 		cfg.Printer = s

@@ -11,23 +11,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
 )
 
 func TestTail_goes_on_after_the_broker_was_away(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "web", 1, 1)
-	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	b.publish(event.Added, "web", 1, 1)
+	s, _ := b.tail(tail.Config{Span: event.Span{Follow: true, Start: beginning}})
 	b.expect(s, "added web@1 created by kubectl")
 	want := []string{"added web@1 created by kubectl"}
 	for i := range 3 {
 		b.stop()
 		must.Happen(t, "a notice", func() bool { return strings.Count(s.Said(), "no connection to") == i+1 })
 		b.start()
-		b.publish(tail.Updated, "web", i+2, i+2)
+		b.publish(event.Updated, "web", i+2, i+2)
 		want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", i+2, i+1, i+2))
 		b.expect(s, want...)
 	}
@@ -37,14 +38,14 @@ func TestTail_goes_on_after_the_broker_was_away(t *testing.T) {
 
 func TestTail_waits_for_the_broker_and_for_the_stream(t *testing.T) {
 	b := newBroker(t)
-	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true}})
+	s, _ := b.tail(tail.Config{Span: event.Span{Follow: true}})
 	want := "no connection to " + b.url() +
 		", trying again until there is one; is the NATS server, or the bridge that contains it, running there?"
 	must.Happen(t, "a notice", func() bool { return s.Said() == want })
 	b.start()
 	must.Happen(t, "a notice", func() bool { return strings.Contains(s.Said(), `there is no stream "KUBERNETES" yet`) })
 	b.stream()
-	b.publish(tail.Added, "web", 1, 1)
+	b.publish(event.Added, "web", 1, 1)
 	b.expect(s, "added web@1 created by kubectl")
 	last := "\nreading stream KUBERNETES at " + b.url() + " from its beginning on; ^C ends it"
 	assert.True(t, strings.HasSuffix(s.Said(), last), "it said %q", s.Said())
@@ -52,16 +53,16 @@ func TestTail_waits_for_the_broker_and_for_the_stream(t *testing.T) {
 
 func TestTail_starts_again_with_a_stream_that_was_replaced(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "web", 1, 1)
-	b.publish(tail.Updated, "web", 2, 2)
-	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	b.publish(event.Added, "web", 1, 1)
+	b.publish(event.Updated, "web", 2, 2)
+	s, _ := b.tail(tail.Config{Span: event.Span{Follow: true, Start: beginning}})
 	b.expect(s, "added web@1 created by kubectl", "updated web@2 spec.replicas 1→2")
 	for i := range 8 {
 		// At once, so that no client can ask for the stream while there is none.
 		b.use(func(js jetstream.JetStream) error {
 			return errors.Join(js.DeleteStream(t.Context(), "KUBERNETES"), createStream(t.Context(), js))
 		})
-		b.publish(tail.Updated, "web", 10+i, 3)
+		b.publish(event.Updated, "web", 10+i, 3)
 		// A server that is busy may give the new stream what the old one had: then more is shown, and no change.
 		last := fmt.Sprintf("updated web@%d", 10+i)
 		must.Happen(t, last, func() bool { return strings.Contains(s.Text(), last) })
@@ -74,13 +75,13 @@ func TestTail_starts_again_with_a_stream_that_was_replaced(t *testing.T) {
 // A consumer that is made on the new stream would wait there for a sequence of the old one.
 func TestTail_notices_a_stream_that_is_replaced_before_its_consumer_is_made(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "web", 1, 1)
-	s, _ := b.tailAfter(tail.Config{Span: tail.Span{Follow: true}}, func(l *natslog.Log) {
+	b.publish(event.Added, "web", 1, 1)
+	s, _ := b.tailAfter(tail.Config{Span: event.Span{Follow: true}}, func(l *natslog.Log) {
 		l.BeforeConsumer(func() {
 			b.use(func(js jetstream.JetStream) error {
 				return errors.Join(js.DeleteStream(t.Context(), "KUBERNETES"), createStream(t.Context(), js))
 			})
-			b.publish(tail.Updated, "web", 10, 3)
+			b.publish(event.Updated, "web", 10, 3)
 		})
 	})
 	b.expect(s, "updated web@10")
@@ -88,7 +89,7 @@ func TestTail_notices_a_stream_that_is_replaced_before_its_consumer_is_made(t *t
 
 func TestTail_goes_on_silently_when_its_consumer_was_deleted(t *testing.T) {
 	b := newBroker(t).start().stream()
-	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true}})
+	s, _ := b.tail(tail.Config{Span: event.Span{Follow: true}})
 	must.Happen(t, "a consumer", b.hasConsumer)
 	first := "reading stream KUBERNETES at " + b.url() + " from now on; ^C ends it"
 	must.Happen(t, "a notice", func() bool { return s.Said() == first })
@@ -102,7 +103,7 @@ func TestTail_goes_on_silently_when_its_consumer_was_deleted(t *testing.T) {
 		}
 		return err
 	})
-	b.publish(tail.Updated, "web", 2, 3)
+	b.publish(event.Updated, "web", 2, 3)
 	b.expect(s, "updated web@2")
 	assert.Equal(t, first, s.Said())
 }
@@ -124,12 +125,12 @@ func (b *broker) away(s *tailtest.Screen, f func(*broker)) {
 
 func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "web", 1, 1)
-	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	b.publish(event.Added, "web", 1, 1)
+	s, _ := b.tail(tail.Config{Span: event.Span{Follow: true, Start: beginning}})
 	b.expect(s, "added web@1 created by kubectl")
 	b.away(s, func(aside *broker) {
 		for i := range 3 {
-			aside.publish(tail.Updated, "web", i+2, i+2)
+			aside.publish(event.Updated, "web", i+2, i+2)
 		}
 		aside.use(func(js jetstream.JetStream) error {
 			stream, err := js.Stream(t.Context(), "KUBERNETES")
@@ -140,7 +141,7 @@ func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
 		})
 	})
 	b.away(s, func(*broker) {})
-	b.publish(tail.Updated, "web", 5, 5)
+	b.publish(event.Updated, "web", 5, 5)
 	must.Happen(t, "the last event", func() bool { return strings.Contains(s.Text(), "updated web@5") })
 	n := strings.Count(s.Said(), `messages 2 to 4 were removed from stream "KUBERNETES" before they were read`)
 	assert.Equal(t, 1, n, "it said so %d times:\n%s", n, s.Said())
@@ -148,13 +149,13 @@ func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
 
 func TestTail_notices_another_stream_of_the_same_name_and_length(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "web", 1, 1)
-	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	b.publish(event.Added, "web", 1, 1)
+	s, _ := b.tail(tail.Config{Span: event.Span{Follow: true, Start: beginning}})
 	b.expect(s, "added web@1 created by kubectl")
 	b.away(s, func(aside *broker) {
 		aside.use(func(js jetstream.JetStream) error { return js.DeleteStream(t.Context(), "KUBERNETES") })
 		aside.stream()
-		aside.publish(tail.Updated, "web", 8, 8)
+		aside.publish(event.Updated, "web", 8, 8)
 	})
 	b.expect(s, "added web@1 created by kubectl", "updated web@8")
 }

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
 )
 
 // item is a record that is to be handed over.
 type item struct {
-	tail.Message
+	event.Message
 	key string
 	// barrier says that a writer left it for other writers, everywhere that it is a marker, which is in each partition
 	// of its topic.
@@ -36,7 +36,7 @@ func (it *item) offset() int64 { return int64(it.Sequence) - 1 } //nolint:gosec 
 // convert returns what a record says.
 func convert(topic string, partition int32, r *kafka.Record) item {
 	return item{
-		Message: tail.Message{
+		Message: event.Message{
 			Stored: *sinkkafka.Decode(partition, r, true), Subject: topic,
 			Place: fmt.Sprintf("%d/%d", partition, r.Offset),
 		},
@@ -49,7 +49,7 @@ func (it *item) marker() string {
 	if !it.everywhere {
 		return ""
 	}
-	e, err := tail.Decode(it.Message)
+	e, err := event.Decode(it.Message)
 	if err != nil || !e.Op.Marker() {
 		return ""
 	}

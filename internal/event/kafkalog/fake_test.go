@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -203,7 +204,7 @@ var epoch = time.Date(2026, 11, 20, 14, 30, 0, 0, time.UTC)
 func at(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
 
 // event is the record of one of the object shop/<name> that was stored some seconds after the epoch.
-func event(op tail.Op, name string, version, replicas, seconds int) kafka.Record {
+func change(op event.Op, name string, version, replicas, seconds int) kafka.Record {
 	return record(seconds, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), map[string]string{
 		"type": "io.kube-eventbridge.resource." + string(op) + ".v1", "id": fmt.Sprintf("u-%s.%d", name, version),
 		"name":    name,
@@ -231,7 +232,7 @@ func record(seconds int, data string, with map[string]string) kafka.Record {
 }
 
 // marker is one of the resource.
-func marker(op tail.Op, name string, seconds int) kafka.Record {
+func marker(op event.Op, name string, seconds int) kafka.Record {
 	return record(seconds, `{"namespace":"","labelSelector":"","fieldSelector":""}`, map[string]string{
 		"type": "io.kube-eventbridge.stream." + string(op) + ".v1", "id": string(op) + ".1", "payload": "marker",
 		"partitionkey": "east/apps/deployments/_/" + name, "resourceversion": "1",
@@ -253,7 +254,7 @@ func (f *fake) tail(t *testing.T, topic string, cfg tail.Config) (s *tailtest.Sc
 }
 
 // read shows what topic t has without following it.
-func (f *fake) read(t *testing.T, span tail.Span, want ...string) *tailtest.Screen {
+func (f *fake) read(t *testing.T, span event.Span, want ...string) *tailtest.Screen {
 	t.Helper()
 	var s *tailtest.Screen
 	synctest.Test(t, func(t *testing.T) {
@@ -288,7 +289,7 @@ func wait(t *testing.T, d time.Duration) {
 	synctest.Wait()
 }
 
-var beginning = tail.Start{Beginning: true}
+var beginning = event.Start{Beginning: true}
 
 func TestCheckTopic_says_what_is_valid(t *testing.T) {
 	for _, good := range []string{

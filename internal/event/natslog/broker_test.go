@@ -17,10 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
@@ -43,7 +44,7 @@ type broker struct {
 }
 
 // beginning is the oldest event.
-var beginning = tail.Start{Beginning: true}
+var beginning = event.Start{Beginning: true}
 
 func newBroker(t *testing.T) *broker {
 	t.Helper()
@@ -102,7 +103,7 @@ func (b *broker) use(f func(jetstream.JetStream) error) {
 }
 
 // publish stores an event of deployment shop/<name> at version with the given number of replicas.
-func (b *broker) publish(op tail.Op, name string, version, replicas int) {
+func (b *broker) publish(op event.Op, name string, version, replicas int) {
 	b.t.Helper()
 	b.store("k8s.east.apps.deployments.shop."+name, op, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas),
 		map[string]string{
@@ -111,7 +112,7 @@ func (b *broker) publish(op tail.Op, name string, version, replicas int) {
 		})
 }
 
-func (b *broker) store(subject string, op tail.Op, data string, with map[string]string) {
+func (b *broker) store(subject string, op event.Op, data string, with map[string]string) {
 	b.t.Helper()
 	b.use(func(js jetstream.JetStream) error {
 		_, err := js.PublishMsg(b.t.Context(), &gonats.Msg{Subject: subject, Header: header(op, with), Data: []byte(data)})
@@ -121,7 +122,7 @@ func (b *broker) store(subject string, op tail.Op, data string, with map[string]
 
 // header returns the headers of an event of an object of namespace shop; with replaces attributes, and removes them
 // where empty.
-func header(op tail.Op, with map[string]string) gonats.Header {
+func header(op event.Op, with map[string]string) gonats.Header {
 	as := map[string]string{
 		"specversion": "1.0", "id": "u1.1795212000.7.0", "type": "io.kube-eventbridge.resource." + string(op) + ".v1",
 		"source": "/clusters/east/apis/apps/v1/deployments", "subject": "shop/web", "namespace": "shop", "name": "web",

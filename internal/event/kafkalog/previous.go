@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
 const (
@@ -61,7 +61,7 @@ func (p *past) done(it *item) {
 // clear forgets everything: the log is another one.
 func (p *past) clear() { *p = *newPast(p.from) }
 
-func (p *past) before(ctx context.Context, m *tail.Message) *tail.Message {
+func (p *past) before(ctx context.Context, m *event.Message) *event.Message {
 	it := p.current
 	if it == nil || p.full || it.key == "" || m.Subject != it.Subject || m.Partition != it.Partition ||
 		m.Sequence != it.Sequence {

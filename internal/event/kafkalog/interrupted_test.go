@@ -17,15 +17,16 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/tailtest"
 )
 
 // following is a tail that goes on at the end of the log.
-func (f *fake) following(t *testing.T, topic string, start tail.Start) *tailtest.Screen {
+func (f *fake) following(t *testing.T, topic string, start event.Start) *tailtest.Screen {
 	t.Helper()
-	s, _ := f.tail(t, topic, tail.Config{Span: tail.Span{Follow: true, Start: start}})
+	s, _ := f.tail(t, topic, tail.Config{Span: event.Span{Follow: true, Start: start}})
 	wait(t, time.Second)
 	return s
 }
@@ -36,7 +37,7 @@ var errAway = fmt.Errorf("ask for topics: connect to b:9092: %w",
 func TestTail_goes_on_after_the_brokers_were_away_and_says_so_once(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake().topic("t", "1", 12)
-		f.put("t", 0, event(tail.Added, "web", 1, 1, 1))
+		f.put("t", 0, change(event.Added, "web", 1, 1, 1))
 		s := f.following(t, "t", beginning)
 		want := []string{"added web@1 created by kubectl"}
 		said := []string{"reading topic t at b:9092 from its beginning on; ^C ends it"}
@@ -46,7 +47,7 @@ func TestTail_goes_on_after_the_brokers_were_away_and_says_so_once(t *testing.T)
 			f.change(func() { f.away = errAway })
 			wait(t, time.Minute)
 			f.change(func() { f.away = nil })
-			f.put("t", 0, event(tail.Updated, "web", i+2, i+2, i+2))
+			f.put("t", 0, change(event.Updated, "web", i+2, i+2, i+2))
 			wait(t, 5*time.Second)
 			want = append(want, fmt.Sprintf("updated web@%d spec.replicas %d→%d", i+2, i+1, i+2))
 			expect(t, s, want...)
@@ -60,11 +61,11 @@ func TestTail_that_follows_waits_for_brokers_and_for_the_topic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.away = errAway
-		s := f.following(t, "t", tail.Start{})
+		s := f.following(t, "t", event.Start{})
 		wait(t, time.Minute)
 		f.change(func() { f.away = nil })
 		wait(t, time.Minute)
-		f.topic("t", "1", 2).put("t", 1, event(tail.Added, "web", 1, 1, 1))
+		f.topic("t", "1", 2).put("t", 1, change(event.Added, "web", 1, 1, 1))
 		wait(t, 5*time.Second)
 		expect(t, s, "added web@1 created by kubectl")
 		expectSaid(t, s, "no connection to b:9092, trying again until there is one; is Kafka running there?",
@@ -81,7 +82,7 @@ func TestTail_that_does_not_follow_ends_where_there_is_nothing_to_read_from(t *t
 			kafkago.NotLeaderForPartition.Error(): unled(),
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: beginning}})
+			s, _ := f.tail(t, "t", tail.Config{Span: event.Span{Start: beginning}})
 			wait(t, time.Minute)
 			ended, err := s.End()
 			assert.True(t, ended && err != nil && err.Error() == want, "got %v, want %s", err, want)
@@ -92,7 +93,7 @@ func TestTail_that_does_not_follow_ends_where_there_is_nothing_to_read_from(t *t
 
 // unled is a cluster with a partition without a leader.
 func unled() *fake {
-	f := newFake().topic("t", "1", 1).put("t", 0, event(tail.Added, "a", 1, 1, 1))
+	f := newFake().topic("t", "1", 1).put("t", 0, change(event.Added, "a", 1, 1, 1))
 	f.broken[place{"t", 0}] = kafkago.NotLeaderForPartition
 	return f
 }
@@ -115,15 +116,15 @@ func TestTail_ends_with_what_brokers_refuse_until_it_has_begun(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake().topic("t", "1", 1)
 			f.away = cause
-			s := f.following(t, "t", tail.Start{})
+			s := f.following(t, "t", event.Start{})
 			ended, err := s.End()
 			assert.True(t, ended && err != nil && strings.HasPrefix(err.Error(), want), "got %v, want %s", err, want)
 			f.away = nil
-			s = f.following(t, "t", tail.Start{})
+			s = f.following(t, "t", event.Start{})
 			f.change(func() { f.away = cause })
 			wait(t, time.Minute)
 			f.change(func() { f.away = nil })
-			f.put("t", 0, event(tail.Added, "web", 1, 1, 1))
+			f.put("t", 0, change(event.Added, "web", 1, 1, 1))
 			wait(t, 5*time.Second)
 			expect(t, s, "added web@1 created by kubectl")
 			if said := s.Said(); strings.Count(said, "\n") != 2 ||
@@ -139,20 +140,20 @@ func TestTail_says_what_it_may_not_read(t *testing.T) {
 		forbidden := kafka.Explain(kafkago.TopicAuthorizationFailed)
 		f := newFake().topic("k.a", "1", 1).topic("k.b", "2", 2)
 		f.broken[place{"k.a", 0}] = forbidden
-		s := f.following(t, "k.a", tail.Start{})
+		s := f.following(t, "k.a", event.Start{})
 		want := "read topic k.a at b:9092: fetch from k.a/0: " + forbidden.Error()
 		ended, err := s.End()
 		assert.True(t, ended && err != nil && err.Error() == want, "got %v, want %s", err, want)
 		expectSaid(t, s, "")
 		// Of several topics one may be left out.
-		s = f.following(t, "k.{resource}", tail.Start{})
-		f.put("k.b", 1, event(tail.Added, "web", 1, 1, 1))
+		s = f.following(t, "k.{resource}", event.Start{})
+		f.put("k.b", 1, change(event.Added, "web", 1, 1, 1))
 		wait(t, 10*time.Second)
 		expect(t, s, "added web@1 created by kubectl")
 		expectSaid(t, s, "leaving topic k.a out: fetch from k.a/0: "+forbidden.Error(),
 			"reading topics k.{resource} at b:9092 from now on; ^C ends it")
 		f.change(func() { delete(f.topics, "k.b") })
-		s = f.following(t, "k.{resource}", tail.Start{})
+		s = f.following(t, "k.{resource}", event.Start{})
 		if ended, err := s.End(); !ended || err == nil ||
 			!strings.Contains(err.Error(), "read topics k.{resource} at b:9092: fetch from k.a/0: ") {
 			t.Errorf("got %v", err)
@@ -163,16 +164,16 @@ func TestTail_says_what_it_may_not_read(t *testing.T) {
 func TestTail_reads_topics_that_come_later(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake().topic("k.a", "1", 1).topic("other", "2", 1).topic("k.", "3", 1)
-		f.put("k.a", 0, event(tail.Added, "old", 1, 1, 1))
-		s := f.following(t, "k.{resource}", tail.Start{})
-		f.topic("k.b", "4", 2).put("k.b", 1, event(tail.Added, "b", 2, 1, 2)).put("other", 0,
-			event(tail.Added, "no", 3, 1, 3))
-		f.put("k.", 0, event(tail.Added, "no", 3, 1, 3))
+		f.put("k.a", 0, change(event.Added, "old", 1, 1, 1))
+		s := f.following(t, "k.{resource}", event.Start{})
+		f.topic("k.b", "4", 2).put("k.b", 1, change(event.Added, "b", 2, 1, 2)).put("other", 0,
+			change(event.Added, "no", 3, 1, 3))
+		f.put("k.", 0, change(event.Added, "no", 3, 1, 3))
 		wait(t, 3*time.Second)
-		f.put("k.a", 0, event(tail.Added, "a", 4, 1, 4)).put("k.b", 0, event(tail.Added, "b", 5, 1, 5))
+		f.put("k.a", 0, change(event.Added, "a", 4, 1, 4)).put("k.b", 0, change(event.Added, "b", 5, 1, 5))
 		wait(t, time.Second)
 		f.change(func() { f.topics["k.a"].partitions = append(f.topics["k.a"].partitions, &fakePartition{}) })
-		f.put("k.a", 1, event(tail.Added, "c", 6, 1, 6))
+		f.put("k.a", 1, change(event.Added, "c", 6, 1, 6))
 		wait(t, 3*time.Second)
 		got := s.Text()
 		for _, want := range []string{"added b@2", "added a@4", "added b@5", "added c@6"} {
@@ -189,13 +190,13 @@ func TestTail_reads_topics_that_come_later(t *testing.T) {
 func TestTail_starts_again_with_a_topic_that_was_replaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake().topic("t", "0", 2)
-		f.put("t", 0, event(tail.Added, "web", 1, 1, 1)).put("t", 0, event(tail.Updated, "web", 2, 2, 2))
+		f.put("t", 0, change(event.Added, "web", 1, 1, 1)).put("t", 0, change(event.Updated, "web", 2, 2, 2))
 		s := f.following(t, "t", beginning)
 		want := []string{"added web@1 created by kubectl", "updated web@2 spec.replicas 1→2"}
 		for i := range 4 {
 			f.change(func() { delete(f.topics, "t") })
 			wait(t, time.Second)
-			f.topic("t", fmt.Sprint(i+1), 2).put("t", i%2, event(tail.Updated, "web", 10+i, 3, 10+i))
+			f.topic("t", fmt.Sprint(i+1), 2).put("t", i%2, change(event.Updated, "web", 10+i, 3, 10+i))
 			wait(t, 10*time.Second)
 			want = append(want, fmt.Sprintf("updated web@%d", 10+i))
 			expect(t, s, want...)
@@ -204,7 +205,7 @@ func TestTail_starts_again_with_a_topic_that_was_replaced(t *testing.T) {
 		assert.Equal(t, 4, n, "of 4 times it said %d times so:\n%s", n, s.Said())
 		f.change(func() { delete(f.topics, "t") })
 		wait(t, time.Minute)
-		f.topic("t", "9", 2).put("t", 0, event(tail.Updated, "web", 20, 3, 20))
+		f.topic("t", "9", 2).put("t", 0, change(event.Updated, "web", 20, 3, 20))
 		wait(t, 10*time.Second)
 		expect(t, s, append(want, "updated web@20")...)
 		said := s.Said()
@@ -217,7 +218,7 @@ func TestTail_that_does_not_follow_ends_with_its_topic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake().topic("t", "1", 1)
 		for i := range 5000 {
-			f.put("t", 0, event(tail.Updated, "web", i, i, i))
+			f.put("t", 0, change(event.Updated, "web", i, i, i))
 		}
 		n := 0
 		f.onFetch = func(place) {
@@ -225,7 +226,7 @@ func TestTail_that_does_not_follow_ends_with_its_topic(t *testing.T) {
 				f.change(func() { delete(f.topics, "t") })
 			}
 		}
-		s, _ := f.tail(t, "t", tail.Config{Span: tail.Span{Start: beginning}})
+		s, _ := f.tail(t, "t", tail.Config{Span: event.Span{Start: beginning}})
 		wait(t, time.Minute)
 		if ended, err := s.End(); !ended || err == nil || !strings.HasPrefix(err.Error(), `there is no topic "t" at b:9092`) {
 			t.Errorf("ended %v with %v", ended, err)
@@ -236,7 +237,7 @@ func TestTail_that_does_not_follow_ends_with_its_topic(t *testing.T) {
 func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake().topic("t", "1", 2)
-		f.put("t", 1, event(tail.Added, "web", 1, 1, 1))
+		f.put("t", 1, change(event.Added, "web", 1, 1, 1))
 		s := f.following(t, "t", beginning)
 		f.change(func() { f.away = errAway })
 		wait(t, 10*time.Second)
@@ -245,7 +246,7 @@ func TestTail_says_once_what_was_removed_before_it_was_read(t *testing.T) {
 			p.first, p.next, p.records = 90, 90, nil
 			f.away = nil
 		})
-		f.put("t", 1, event(tail.Updated, "web", 5, 5, 5))
+		f.put("t", 1, change(event.Updated, "web", 5, 5, 5))
 		wait(t, 10*time.Second)
 		expect(t, s, "added web@1 created by kubectl", "updated web@5 spec.replicas 1→5")
 		n := strings.Count(s.Said(), `records 1 to 89 of partition 1 of topic "t" were removed before they were read`)
@@ -257,9 +258,9 @@ func TestTail_goes_on_where_a_partition_has_lost_what_was_read(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake().topic("t", "1", 2)
 		for i := range 5 {
-			f.put("t", 1, event(tail.Updated, "web", i, i, i))
+			f.put("t", 1, change(event.Updated, "web", i, i, i))
 		}
-		s := f.following(t, "t", tail.Start{Last: 1})
+		s := f.following(t, "t", event.Start{Last: 1})
 		shorter := func(n int64) {
 			f.change(func() {
 				p := f.topics["t"].partitions[1]
@@ -273,7 +274,7 @@ func TestTail_goes_on_where_a_partition_has_lost_what_was_read(t *testing.T) {
 		wait(t, 10*time.Second)
 		shorter(3)
 		wait(t, 10*time.Second)
-		f.put("t", 1, event(tail.Updated, "web", 9, 9, 9))
+		f.put("t", 1, change(event.Updated, "web", 9, 9, 9))
 		wait(t, time.Second)
 		expect(t, s, "updated web@4 spec.replicas 3→4", "updated web@9 spec.replicas 2→9")
 		expectSaid(t, s, "reading topic t at b:9092 from the last event that matches; ^C ends it",
@@ -284,8 +285,8 @@ func TestTail_goes_on_where_a_partition_has_lost_what_was_read(t *testing.T) {
 func TestTail_does_not_wait_for_one_partition_for_ever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake().topic("t", "1", 2)
-		f.put("t", 0, event(tail.Added, "a", 1, 1, 1)).put("t", 1, event(tail.Added, "b", 2, 1, 2)).put("t", 0,
-			event(tail.Updated, "a", 3, 2, 3))
+		f.put("t", 0, change(event.Added, "a", 1, 1, 1)).put("t", 1, change(event.Added, "b", 2, 1, 2)).put("t", 0,
+			change(event.Updated, "a", 3, 2, 3))
 		f.broken[place{"t", 1}] = kafkago.LeaderNotAvailable
 		s := f.following(t, "t", beginning)
 		expect(t, s) // its leader may come back, and then order is kept

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tail
+package event
 
 import (
 	"encoding/json"
 	"maps"
 )
 
-// folded returns what e tells of its object together with previous, the event before it: of a merge patch that applies
+// Fold returns what e tells of its object together with previous, the event before it: of a merge patch that applies
 // to previous an event with the whole object, or where previous is a patch too, with one patch of both. Of anything
 // else it returns e.
-func folded(e, previous *Event) *Event {
-	if e.Attr("payload") != "merge-patch" || !appliesTo(e, previous) {
+func Fold(e, previous *Event) *Event {
+	if e.Attr("payload") != "merge-patch" || !e.AppliesTo(previous) {
 		return e
 	}
-	patch, isObject := decode(e.Data).(map[string]any)
+	patch, isObject := DecodeJSON(e.Data).(map[string]any)
 	if !isObject {
 		return e
 	}
 	payload := "object"
-	object, _, whole := previous.states()
+	object, _, whole := previous.States()
 	if !whole {
 		payload = "merge-patch"
-		object, isObject = decode(previous.Data).(map[string]any)
+		object, isObject = DecodeJSON(previous.Data).(map[string]any)
 	}
 	if !isObject {
 		return e
@@ -38,9 +38,9 @@ func folded(e, previous *Event) *Event {
 	return &f
 }
 
-// appliesTo reports whether the patch of e is one of the object that previous is about, as previous left it, and
+// AppliesTo reports whether the patch of e is one of the object that previous is about, as previous left it, and
 // previous has the same parts of it.
-func appliesTo(e, previous *Event) bool {
+func (e *Event) AppliesTo(previous *Event) bool {
 	if previous == nil || previous.Op != Added && previous.Op != Updated || e.Attr("baseversion") == "" ||
 		e.Attr("baseversion") != previous.Attr("resourceversion") {
 		return false

@@ -14,20 +14,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 )
 
 func TestTail_shows_what_is_published_from_now_on_and_what_it_changed(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "web", 1, 1)
-	s, stop := b.tail(tail.Config{Span: tail.Span{Follow: true}})
+	b.publish(event.Added, "web", 1, 1)
+	s, stop := b.tail(tail.Config{Span: event.Span{Follow: true}})
 	must.Happen(t, "a consumer", b.hasConsumer)
-	b.publish(tail.Updated, "web", 2, 3)
-	b.publish(tail.Updated, "web", 3, 4)
-	b.publish(tail.Updated, "new", 4, 1)
+	b.publish(event.Updated, "web", 2, 3)
+	b.publish(event.Updated, "web", 3, 4)
+	b.publish(event.Updated, "new", 4, 1)
 	b.expect(s, "updated web@2 spec.replicas 1→3", "updated web@3 spec.replicas 3→4", "updated new@4")
 	stop()
 	assert.NoError(t, must.Err(s.End()), "interrupted")
@@ -47,64 +48,64 @@ func (b *broker) hasConsumer() bool {
 
 func TestTail_without_direct_gets_says_nothing_about_changes_it_has_not_seen(t *testing.T) {
 	b := newBroker(t).start().stream(func(c *jetstream.StreamConfig) { c.AllowDirect = false })
-	b.publish(tail.Added, "web", 1, 1)
-	b.publish(tail.Updated, "web", 2, 3)
-	b.publish(tail.Updated, "web", 3, 4)
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 2}}}, "updated web@2", "updated web@3 spec.replicas 3→4")
+	b.publish(event.Added, "web", 1, 1)
+	b.publish(event.Updated, "web", 2, 3)
+	b.publish(event.Updated, "web", 3, 4)
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Last: 2}}}, "updated web@2", "updated web@3 spec.replicas 3→4")
 }
 
 func TestTail_compares_only_with_the_same_object(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "web", 1, 1)
-	b.store("k8s.east.apps.deployments.shop.web", tail.Updated, `{"spec":{"replicas":2}}`,
+	b.publish(event.Added, "web", 1, 1)
+	b.store("k8s.east.apps.deployments.shop.web", event.Updated, `{"spec":{"replicas":2}}`,
 		map[string]string{"objectuid": "another", "resourceversion": "2"})
-	b.store("k8s.one", tail.Added, `{"spec":{"replicas":1}}`, map[string]string{"subject": "shop/a", "name": "a"})
-	b.store("k8s.one", tail.Updated, `{"spec":{"replicas":2}}`, map[string]string{"subject": "shop/b", "name": "b"})
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 3}}}, "updated web@2", "added a@7 created by kubectl",
+	b.store("k8s.one", event.Added, `{"spec":{"replicas":1}}`, map[string]string{"subject": "shop/a", "name": "a"})
+	b.store("k8s.one", event.Updated, `{"spec":{"replicas":2}}`, map[string]string{"subject": "shop/b", "name": "b"})
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Last: 3}}}, "updated web@2", "added a@7 created by kubectl",
 		"updated b@7")
 }
 
 func TestTail_begins_where_it_is_told(t *testing.T) {
 	b := newBroker(t).start().stream()
 	b.read(tail.Config{})
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 3}}})
-	b.publish(tail.Added, "a", 1, 1)
-	b.publish(tail.Added, "b", 2, 1)
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Last: 3}}})
+	b.publish(event.Added, "a", 1, 1)
+	b.publish(event.Added, "b", 2, 1)
 	middle := time.Now()
-	b.publish(tail.Updated, "a", 3, 2)
-	b.store("k8s.junk", tail.Unknown, "", map[string]string{"id": ""})
-	b.publish(tail.Updated, "b", 4, 3)
-	b.publish(tail.Updated, "a", 5, 5)
+	b.publish(event.Updated, "a", 3, 2)
+	b.store("k8s.junk", event.Unknown, "", map[string]string{"id": ""})
+	b.publish(event.Updated, "b", 4, 3)
+	b.publish(event.Updated, "a", 5, 5)
 	first, second := "added a@1 created by kubectl", "added b@2 created by kubectl"
 	third, fourth, fifth := "updated a@3 spec.replicas 1→2", "updated b@4 spec.replicas 1→3",
 		"updated a@5 spec.replicas 2→5"
 
-	s := b.read(tail.Config{Span: tail.Span{Start: beginning}}, first, second, third, fourth, fifth)
+	s := b.read(tail.Config{Span: event.Span{Start: beginning}}, first, second, third, fourth, fifth)
 	assert.Contains(t, s.Said(), "message 4 on k8s.junk is skipped, and others like it: not a CloudEvent",
 		"about what is no event")
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Time: middle}}}, third, fourth, fifth)
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Time: time.Now().Add(time.Hour)}}})
-	b.read(tail.Config{Span: tail.Span{Start: beginning, Until: middle}}, first, second)
-	b.read(tail.Config{Span: tail.Span{Follow: true, Start: beginning, Until: middle}}, first, second)
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 1}}}, fifth)
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 3}}}, third, fourth, fifth)
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 100}}}, first, second, third, fourth, fifth)
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 2}}, Filter: tail.Filter{Names: []string{"b"}}}, second,
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Time: middle}}}, third, fourth, fifth)
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Time: time.Now().Add(time.Hour)}}})
+	b.read(tail.Config{Span: event.Span{Start: beginning, Until: middle}}, first, second)
+	b.read(tail.Config{Span: event.Span{Follow: true, Start: beginning, Until: middle}}, first, second)
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Last: 1}}}, fifth)
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Last: 3}}}, third, fourth, fifth)
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Last: 100}}}, first, second, third, fourth, fifth)
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Last: 2}}, Filter: tail.Filter{Names: []string{"b"}}}, second,
 		fourth)
-	b.read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 1}}, Filter: tail.Filter{Ops: []tail.Op{tail.Added}}},
+	b.read(tail.Config{Span: event.Span{Start: event.Start{Last: 1}}, Filter: tail.Filter{Ops: []event.Op{event.Added}}},
 		second)
-	b.read(tail.Config{Span: tail.Span{Start: beginning}, Filter: tail.Filter{Ops: []tail.Op{tail.Updated}}}, third,
+	b.read(tail.Config{Span: event.Span{Start: beginning}, Filter: tail.Filter{Ops: []event.Op{event.Updated}}}, third,
 		fourth, fifth)
-	b.only("k8s.*.*.*.*.b").read(tail.Config{Span: tail.Span{Start: beginning}}, second, fourth)
-	b.only("k8s.*.*.*.*.b", "k8s.none").read(tail.Config{Span: tail.Span{Start: tail.Start{Last: 1}}}, fourth)
-	b.only("k8s.none").read(tail.Config{Span: tail.Span{Start: beginning}})
+	b.only("k8s.*.*.*.*.b").read(tail.Config{Span: event.Span{Start: beginning}}, second, fourth)
+	b.only("k8s.*.*.*.*.b", "k8s.none").read(tail.Config{Span: event.Span{Start: event.Start{Last: 1}}}, fourth)
+	b.only("k8s.none").read(tail.Config{Span: event.Span{Start: beginning}})
 	b.read(tail.Config{})
 }
 
 func TestTail_follows_until_a_time_and_then_ends(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "a", 1, 1)
-	span := tail.Span{Follow: true, Start: beginning, Until: time.Now().Add(300 * time.Millisecond)}
+	b.publish(event.Added, "a", 1, 1)
+	span := event.Span{Follow: true, Start: beginning, Until: time.Now().Add(300 * time.Millisecond)}
 	b.read(tail.Config{Span: span}, "added a@1 created by kubectl")
 }
 
@@ -126,7 +127,7 @@ func TestTail_fails_when_the_broker_refuses_it(t *testing.T) {
 			Pause: 10 * time.Millisecond,
 		})
 		if err == nil {
-			err = tail.Run(t.Context(), log, tail.Config{Span: tail.Span{Follow: true}, Printer: tail.JSON{W: io.Discard}})
+			err = tail.Run(t.Context(), log, tail.Config{Span: event.Span{Follow: true}, Printer: tail.JSON{W: io.Discard}})
 			log.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), "the broker refuses the credentials: nats: Authorization Violation") {
@@ -167,17 +168,17 @@ func TestConnect_says_what_is_wrong_as_the_sink_does_also_where_it_would_wait(t 
 
 func TestTail_decodes_headers_as_the_sink_encodes_them(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.store("k8s.east.apps.deployments.shop.web", tail.Deleted, `{}`,
+	b.store("k8s.east.apps.deployments.shop.web", event.Deleted, `{}`,
 		map[string]string{"name": "k%20%C3%A9%25", "resourceversion": "50%!%41"})
-	b.read(tail.Config{Span: tail.Span{Start: beginning}}, "deleted k é%@50%!A")
+	b.read(tail.Config{Span: event.Span{Start: beginning}}, "deleted k é%@50%!A")
 }
 
 func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "web", 1, 1)
-	b.publish(tail.Updated, "web", 2, 2)
+	b.publish(event.Added, "web", 1, 1)
+	b.publish(event.Updated, "web", 2, 2)
 	r, w := io.Pipe()
-	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}, Printer: tail.JSON{W: w}})
+	s, _ := b.tail(tail.Config{Span: event.Span{Follow: true, Start: beginning}, Printer: tail.JSON{W: w}})
 	decoder := json.NewDecoder(r)
 	for _, want := range []string{"1", "2"} {
 		var e struct {
@@ -192,7 +193,7 @@ func TestTail_as_JSON_is_a_stream_of_events(t *testing.T) {
 	}
 	// A reader that goes away ends the tail with its error.
 	_ = r.CloseWithError(io.ErrClosedPipe)
-	b.publish(tail.Updated, "web", 3, 3)
+	b.publish(event.Updated, "web", 3, 3)
 	must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
 	assert.ErrorIs(t, must.Err(s.End()), io.ErrClosedPipe, "it ended with the error of its reader")
 }
@@ -204,7 +205,7 @@ func TestTail_is_interrupted_promptly_while_the_broker_is_away(t *testing.T) {
 func interrupting(t *testing.T) time.Duration {
 	t.Helper()
 	b := newBroker(t).start().stream()
-	s, stop := b.tail(tail.Config{Span: tail.Span{Follow: true}})
+	s, stop := b.tail(tail.Config{Span: event.Span{Follow: true}})
 	must.Happen(t, "a consumer", b.hasConsumer)
 	b.stop()
 	must.Happen(t, "a notice", func() bool { return strings.Contains(s.Said(), "no connection") })

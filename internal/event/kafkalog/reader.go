@@ -7,16 +7,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
 // reader is one reading of the log. It is used by one goroutine; others fetch, and look at the topics, and send it what
 // they found.
 type reader struct {
 	*Log
-	tail.Reading
+	event.Reading
 
 	topics     map[string]*topic
 	partitions []*partition
@@ -50,7 +50,7 @@ type surveys struct {
 	failed int
 }
 
-func newReader(l *Log, r tail.Reading) *reader {
+func newReader(l *Log, r event.Reading) *reader {
 	// Records' times have no more than milliseconds: one of the same may have been stored later in it.
 	r.Start.Time, r.Until = r.Start.Time.Truncate(time.Millisecond), r.Until.Truncate(time.Millisecond)
 	return &reader{

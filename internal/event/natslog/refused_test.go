@@ -9,9 +9,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail/natslog"
 )
 
 const noJetStream = "JetStream does not answer (is it enabled on the server and for this account?)"
@@ -32,12 +33,12 @@ func TestTail_that_follows_waits_for_JetStream_and_says_so_once(t *testing.T) {
 	b := newBroker(t)
 	b.bare = true
 	b.start()
-	s, _ := b.tail(tail.Config{Span: tail.Span{Follow: true, Start: beginning}})
+	s, _ := b.tail(tail.Config{Span: event.Span{Follow: true, Start: beginning}})
 	must.Happen(t, "a notice", func() bool { return strings.Contains(s.Said(), noJetStream) })
 	b.stop()
 	b.bare = false
 	b.start().stream()
-	b.publish(tail.Added, "web", 1, 1)
+	b.publish(event.Added, "web", 1, 1)
 	b.expect(s, "added web@1 created by kubectl")
 	n := strings.Count(s.Said(), noJetStream)
 	assert.Equal(t, 1, n, "it said so %d times:\n%s", n, s.Said())
@@ -45,9 +46,9 @@ func TestTail_that_follows_waits_for_JetStream_and_says_so_once(t *testing.T) {
 
 func TestTail_fails_where_the_broker_will_never_agree_to_its_subjects(t *testing.T) {
 	b := newBroker(t).start().stream()
-	b.publish(tail.Added, "web", 1, 1)
+	b.publish(event.Added, "web", 1, 1)
 	for _, follow := range []bool{false, true} {
-		s, _ := b.only("k8s.>", "k8s.east.>").tail(tail.Config{Span: tail.Span{Follow: follow, Start: beginning}})
+		s, _ := b.only("k8s.>", "k8s.east.>").tail(tail.Config{Span: event.Span{Follow: follow, Start: beginning}})
 		must.Happen(t, "the end", func() bool { ended, _ := s.End(); return ended })
 		if _, err := s.End(); err == nil || !strings.Contains(err.Error(), "read stream KUBERNETES at "+b.url()) ||
 			!strings.Contains(err.Error(), "overlap") {
@@ -64,11 +65,11 @@ func TestTail_that_follows_says_what_it_reads_and_shows_no_token(t *testing.T) {
 	since := time.Date(2026, 11, 20, 14, 30, 5, 0, time.UTC)
 	b.login = "hidden@"
 	b.stream()
-	for want, span := range map[string]tail.Span{
+	for want, span := range map[string]event.Span{
 		"from now on":                            {},
 		"from its beginning on":                  {Start: beginning},
-		"from 2026-11-20T14:30:05Z on":           {Start: tail.Start{Time: since}},
-		"from the last 3 events that match":      {Start: tail.Start{Last: 3}},
+		"from 2026-11-20T14:30:05Z on":           {Start: event.Start{Time: since}},
+		"from the last 3 events that match":      {Start: event.Start{Last: 3}},
 		"from now on until 2126-11-20T14:30:05Z": {Until: since.AddDate(100, 0, 0)},
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kafkalog reads topics of a Kafka cluster as a [tail.Log], across everything that interrupts it.
+// Package kafkalog reads topics of a Kafka cluster as a [event.Log], across everything that interrupts it.
 //
 // What lies in the past is given in the order of the records' times, as far as that can be had: the order of each
 // partition is always kept, and of all partitions the one whose next record is the oldest goes first. What comes while
@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
 // Config says which topics are read, and how their brokers are reached. Brokers and Topic are required.
@@ -76,7 +76,7 @@ type cluster interface {
 	fetcher
 }
 
-// Log is a [tail.Log].
+// Log is a [event.Log].
 type Log struct {
 	cluster
 	cfg  Config
@@ -118,24 +118,24 @@ func newLog(c Config, what pattern, from cluster, end func()) *Log {
 	return &Log{cluster: from, cfg: c, what: what, past: newPast(from), end: end}
 }
 
-var _ tail.Log = (*Log)(nil)
+var _ event.Log = (*Log)(nil)
 
 // Close ends the connections.
 func (l *Log) Close() { l.end() }
 
-// Read implements [tail.Log]. What brokers say that no waiting cures (credentials or a certificate refused, a
+// Read implements [event.Log]. What brokers say that no waiting cures (credentials or a certificate refused, a
 // permission that is missing) is an error until the first records were read; later it passes, as a restart of the
 // brokers does. Without Follow a topic that does not exist is an error too, as is whatever fails before the first
 // records were read. With Follow it gives notice when it begins to read.
 //
 // A topic or a partition that is new is read from its beginning, where Start names no time.
-func (l *Log) Read(ctx context.Context, r tail.Reading) error {
+func (l *Log) Read(ctx context.Context, r event.Reading) error {
 	return newReader(l, r).run(ctx)
 }
 
-// Before implements [tail.Log]. It looks for a message of the key in some thousands of the messages before m, and
+// Before implements [event.Log]. It looks for a message of the key in some thousands of the messages before m, and
 // returns nil where there is none. Where what was kept for it has become too much, it returns nil always.
-func (l *Log) Before(ctx context.Context, m *tail.Message) *tail.Message {
+func (l *Log) Before(ctx context.Context, m *event.Message) *event.Message {
 	return l.past.before(ctx, m)
 }
 

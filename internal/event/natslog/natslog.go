@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package natslog reads a JetStream stream as a [tail.Log], across everything that interrupts it.
+// Package natslog reads a JetStream stream as a [event.Log], across everything that interrupts it.
 package natslog
 
 import (
@@ -12,8 +12,8 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
 // Config says which stream is read, and how its broker is reached.
@@ -42,7 +42,7 @@ const (
 	defaultPause = 250 * time.Millisecond
 )
 
-// Log is a [tail.Log].
+// Log is a [event.Log].
 type Log struct {
 	nc  *gonats.Conn
 	js  jetstream.JetStream
@@ -88,10 +88,10 @@ func Connect(c Config) (*Log, error) {
 // Close ends the connection.
 func (l *Log) Close() { l.nc.Close() }
 
-// Read implements [tail.Log]. It closes the connection when ctx ends. A connection that is closed for good (credentials
-// refused) is an error, as is, without Follow, a stream that does not exist, and whatever a broker that is there
+// Read implements [event.Log]. It closes the connection when ctx ends. A connection that is closed for good
+// (credentials refused) is an error, as is, without Follow, a stream that does not exist, and whatever a broker that is there
 // answers before reading has begun. With Follow it gives notice when it begins to read.
-func (l *Log) Read(ctx context.Context, r tail.Reading) error {
+func (l *Log) Read(ctx context.Context, r event.Reading) error {
 	// A request under way does not end with ctx everywhere in the client; it does with the connection.
 	defer context.AfterFunc(ctx, l.nc.Close)()
 	return (&reader{Log: l, Reading: r}).run(ctx)

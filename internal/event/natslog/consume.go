@@ -12,7 +12,7 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/nats/header"
 )
 
@@ -46,7 +46,7 @@ func (r *reader) consumerFrom(sequence uint64) jetstream.ConsumerConfig {
 
 // read hands over messages until do fails, the connection is interrupted (context.Canceled), messages are missing, or,
 // where end is set, all that the stream has were read (errDone).
-func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end bool, do func(tail.Message) error) error {
+func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end bool, do func(event.Message) error) error {
 	ctx, cancel := r.whileConnected(ctx)
 	defer cancel()
 	asking, stop := context.WithTimeout(ctx, askFor)
@@ -103,8 +103,8 @@ func (r *reader) still(ctx context.Context) error {
 	return err
 }
 
-func message(subject string, sequence uint64, stored time.Time, h gonats.Header, data []byte) tail.Message {
-	m := tail.Message{Stored: header.Decode(h, data), Subject: subject}
+func message(subject string, sequence uint64, stored time.Time, h gonats.Header, data []byte) event.Message {
+	m := event.Message{Stored: header.Decode(h, data), Subject: subject}
 	m.Sequence, m.Time = sequence, stored
 	return m
 }

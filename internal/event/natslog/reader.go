@@ -11,14 +11,14 @@ import (
 	gonats "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/natsclient"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
 )
 
 // reader is one reading of a stream.
 type reader struct {
 	*Log
-	tail.Reading
+	event.Reading
 
 	// next is the sequence to read next; 0 while it is not known.
 	next uint64
@@ -108,7 +108,7 @@ func (r *reader) session(ctx context.Context) error {
 	if !follow && (r.next > r.end || state.Msgs == 0) {
 		return errDone
 	}
-	err = r.read(ctx, r.consumer(), !follow, func(m tail.Message) error {
+	err = r.read(ctx, r.consumer(), !follow, func(m event.Message) error {
 		if !follow && m.Sequence > r.end || !r.Until.IsZero() && !m.Time.Before(r.Until) {
 			return errDone
 		}
@@ -187,7 +187,7 @@ func (r *reader) lastFrom(ctx context.Context, n int, state jetstream.StreamStat
 			from = last - window + 1
 		}
 		var found []uint64
-		err := r.read(ctx, r.consumerFrom(from), true, func(m tail.Message) error {
+		err := r.read(ctx, r.consumerFrom(from), true, func(m event.Message) error {
 			switch {
 			case m.Sequence > last:
 				return errDone

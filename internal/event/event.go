@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tail
+// Package event reads a log back: it decodes what a broker keeps, tells the state of an object from it, and puts
+// patches together. How brokers are read is in the packages below it.
+package event
 
 import (
 	"bytes"
@@ -45,13 +47,7 @@ func (o Op) Marker() bool {
 	}
 }
 
-// word is the op in the table: both ends of a snapshot are called snapshot there, and both of a resync, resync.
-func (o Op) word() string {
-	word, _, _ := strings.Cut(string(o), "-")
-	return word
-}
-
-// Event is a decoded [Message]. Everything in it comes from the log and may hold anything: it must pass [Printable]
+// Event is a decoded [Message]. Everything in it comes from the log and may hold anything: it must be made printable
 // before a terminal sees it.
 type Event struct {
 	Message
@@ -61,9 +57,10 @@ type Event struct {
 	// Data is the event's data, without the envelope of structured mode.
 	Data []byte
 
+	// Source and Object are the attributes source and subject as the bridge's own profile has them.
+	Source, Object string
+
 	attributes map[string]string
-	// source and object are the attributes source and subject as the bridge's own profile has them.
-	source, object string
 	// structured is the whole event, where the log has it in structured mode.
 	structured []byte
 }
@@ -80,6 +77,15 @@ func (e *Event) Time() time.Time {
 		}
 	}
 	return e.Stored.Time
+}
+
+// Size is about how many bytes of memory the event needs.
+func (e *Event) Size() int {
+	n := len(e.Message.Data) + 512
+	for name, value := range e.attributes {
+		n += len(name) + 2*len(value)
+	}
+	return n
 }
 
 // ErrNoEvent is what [Decode] returns for a message that is no CloudEvent.
@@ -99,17 +105,17 @@ func Decode(m Message) (*Event, error) {
 		return nil, fmt.Errorf("%w: it has no type or no id", ErrNoEvent)
 	}
 	typ, src := e.inOwn(e.Attr("type"))
-	e.Op, e.source, e.object = opOf(typ), src, e.Attr("subject")
+	e.Op, e.Source, e.Object = opOf(typ), src, e.Attr("subject")
 	if typ != e.Attr("type") {
-		e.object = strings.TrimPrefix(e.Attr("namespace")+"/"+e.Attr("name"), "/")
+		e.Object = strings.TrimPrefix(e.Attr("namespace")+"/"+e.Attr("name"), "/")
 	}
 	e.Group, e.Version, e.Resource = resourceOf(src)
 	return e, nil
 }
 
-// oldFormat returns the error of a log that an older version has written, whose sequences are one number. It is nil
+// OldFormat returns the error of a log that an older version has written, whose sequences are one number. It is nil
 // for any other event.
-func (e *Event) oldFormat() error {
+func (e *Event) OldFormat() error {
 	sequence := e.Attr("sequence")
 	if sequence == "" || strings.Contains(sequence, ".") {
 		return nil
@@ -120,6 +126,12 @@ func (e *Event) oldFormat() error {
 		return err
 	}
 	return nil // an event of another program
+}
+
+// OpOf returns what an event of the type tells, in the profile that e has.
+func (e *Event) OpOf(typ string) Op {
+	own, _ := e.inOwn(typ)
+	return opOf(own)
 }
 
 // inOwn returns a type, and the event's source, as the bridge's own profile has them.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
 
-// Before implements [tail.Log]. It also returns nil where the stream does not answer: a server before 2.11, a stream
+// Before implements [event.Log]. It also returns nil where the stream does not answer: a server before 2.11, a stream
 // without direct gets, an interruption.
-func (l *Log) Before(ctx context.Context, m *tail.Message) *tail.Message {
+func (l *Log) Before(ctx context.Context, m *event.Message) *event.Message {
 	// Up to 0 would mean: up to the end.
 	if !l.direct || m.Sequence <= 1 {
 		return nil

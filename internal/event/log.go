@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package tail
+package event
 
 import (
 	"cmp"
@@ -32,8 +32,8 @@ type Message struct {
 	Place string
 }
 
-// place returns where a message is in the log.
-func (m *Message) place() string { return cmp.Or(m.Place, strconv.FormatUint(m.Sequence, 10)) }
+// Location returns where a message is in the log, for a person.
+func (m *Message) Location() string { return cmp.Or(m.Place, strconv.FormatUint(m.Sequence, 10)) }
 
 // Start says where reading begins. The zero Start is the end of the log: only what is stored from now on.
 type Start struct {
