@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/tail"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
 // tailFlags are what the command line of tail says.
@@ -111,7 +112,7 @@ func (f *tailFlags) run(cmd *cobra.Command, s *cmdutil.Streams, args []string) e
 	if err := f.readable(); err != nil {
 		return err
 	}
-	l, err := from.open(natslog.Config{Subjects: f.subjects, Wait: f.follow, Notice: cfg.Notice})
+	l, err := wiring.OpenLog(from, wiring.Reading{Subjects: f.subjects, Wait: f.follow, Notice: cfg.Notice})
 	if err != nil {
 		return err
 	}

@@ -13,23 +13,15 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
-
-// logSource is where a log is: one of its fields is set.
-type logSource struct {
-	nats  *config.NATS
-	kafka *config.Kafka
-}
 
 // logFlags are what the command line says of where a log is, and as whom it is read.
 type logFlags struct {
 	config, pipeline string
-	nats             config.NATS
-	kafka            config.Kafka
+	nats             config.NATSLog
+	kafka            config.KafkaLog
 	mechanism        string
 	tls              config.TLS
 	withTLS          bool
@@ -74,8 +66,8 @@ func (f *logFlags) connecting(cmd *cobra.Command) {
 
 // source says what is read from: what flags say, else the configuration, else the environment. given says which flags
 // are on the command line.
-func (f *logFlags) source(given func(string) bool) (logSource, error) {
-	var from logSource
+func (f *logFlags) source(given func(string) bool) (config.LogSource, error) {
+	var from config.LogSource
 	if f.config != "" {
 		var err error
 		if from, err = sourceOf(f.config, f.pipeline); err != nil {
@@ -86,16 +78,16 @@ func (f *logFlags) source(given func(string) bool) (logSource, error) {
 		}
 	}
 	var err error
-	if from.kafka != nil || f.config == "" && firstGiven(given, kafkaFlags) != "" {
-		from.kafka, err = f.brokers(from.kafka)
+	if from.Kafka != nil || f.config == "" && firstGiven(given, kafkaFlags) != "" {
+		from.Kafka, err = f.brokers(from.Kafka)
 	} else {
-		from.nats, err = f.servers(from.nats)
+		from.NATS, err = f.servers(from.NATS)
 	}
 	return from, err
 }
 
 // servers merges the flags into what the configuration says of NATS; nil: it says nothing.
-func (f *logFlags) servers(from *config.NATS) (*config.NATS, error) {
+func (f *logFlags) servers(from *config.NATSLog) (*config.NATSLog, error) {
 	flags := f.nats
 	if f.tls != (config.TLS{}) {
 		flags.TLS = &f.tls
@@ -104,8 +96,9 @@ func (f *logFlags) servers(from *config.NATS) (*config.NATS, error) {
 		return nil, err
 	}
 	if from == nil {
-		from = &config.NATS{Servers: strings.Split(cmp.Or(os.Getenv("NATS_URL"), "nats://127.0.0.1:4222"), ",")}
-		from.Stream = "KUBERNETES"
+		from = &config.NATSLog{
+			Servers: strings.Split(cmp.Or(os.Getenv("NATS_URL"), "nats://127.0.0.1:4222"), ","), Stream: "KUBERNETES",
+		}
 		if len(flags.Servers) == 0 {
 			if err := checkServers("$NATS_URL", from.Servers); err != nil {
 				return nil, err
@@ -170,10 +163,10 @@ func (f *logFlags) readable() error {
 }
 
 // sourceOf returns what a pipeline of a configuration file publishes to; without a name that of its only pipeline.
-func sourceOf(file, pipeline string) (logSource, error) {
+func sourceOf(file, pipeline string) (config.LogSource, error) {
 	cfg, _, err := config.Load(file)
 	if err != nil {
-		return logSource{}, err
+		return config.LogSource{}, err
 	}
 	var names []string
 	for _, p := range cfg.Pipelines {
@@ -183,46 +176,26 @@ func sourceOf(file, pipeline string) (logSource, error) {
 		}
 		switch {
 		case p.Sink.NATS != nil:
-			return logSource{nats: p.Sink.NATS}, nil
+			n := p.Sink.NATS
+			return config.LogSource{NATS: &config.NATSLog{
+				Servers: n.Servers, Stream: n.Stream, NATSAccess: n.NATSAccess,
+			}}, nil
 		case p.Sink.Kafka != nil:
-			return logSource{kafka: readFrom(p.Sink.Kafka, p.Name, cfg.Cluster)}, nil
+			return config.LogSource{Kafka: readFrom(p.Sink.Kafka, p.Name, cfg.Cluster)}, nil
 		case p.Sink.Embedded != nil:
 			e := p.Sink.Embedded
-			return logSource{nats: &config.NATS{
-				Servers:   []string{"nats://" + endpoint.Local(e.Listen)},
-				JetStream: e.JetStream,
+			return config.LogSource{NATS: &config.NATSLog{
+				Servers: []string{"nats://" + endpoint.Local(e.Listen)}, Stream: e.Stream,
 			}}, nil
 		default:
-			return logSource{},
+			return config.LogSource{},
 				exit.Usagef("pipeline %s of %s publishes to no NATS stream and no Kafka topic, so there is nothing to read back",
 					p.Name, file)
 		}
 	}
 	if pipeline == "" {
-		return logSource{}, exit.Usagef("%s has several pipelines: choose one with --pipeline, of %s", file,
+		return config.LogSource{}, exit.Usagef("%s has several pipelines: choose one with --pipeline, of %s", file,
 			strings.Join(names, ", "))
 	}
-	return logSource{}, exit.Usagef("%s has no pipeline %q; it has %s", file, pipeline, strings.Join(names, ", "))
-}
-
-// closingLog is a log whose connections have an end.
-type closingLog interface {
-	event.Log
-	Close()
-}
-
-// open returns the log: Kafka's, or that of NATS with what cfg says of it. It reads the files of secrets.
-func (from logSource) open(cfg natslog.Config) (l closingLog, err error) {
-	if from.kafka != nil {
-		return openKafka(from.kafka, cfg.Notice)
-	}
-	cfg.Servers, cfg.Stream = from.nats.Servers, from.nats.Stream
-	if cfg.Auth, cfg.TLS, err = wiring.NATSAccess(&from.nats.NATSAccess); err != nil {
-		return nil, &exit.InputError{Err: err}
-	}
-	log, err := natslog.Connect(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return log, nil
+	return config.LogSource{}, exit.Usagef("%s has no pipeline %q; it has %s", file, pipeline, strings.Join(names, ", "))
 }

@@ -62,9 +62,9 @@ func (f *logFlags) checkKafka(given func(string) bool) error {
 }
 
 // fits refuses flags that are for another kind of broker than the configuration names.
-func (f *logFlags) fits(from logSource, given func(string) bool) error {
+func (f *logFlags) fits(from config.LogSource, given func(string) bool) error {
 	flags, ours, theirs := kafkaFlags, "NATS", "Kafka"
-	if from.kafka != nil {
+	if from.Kafka != nil {
 		flags, ours, theirs = natsFlags, theirs, ours
 	}
 	if flag := firstGiven(given, flags); flag != "" {
@@ -75,9 +75,9 @@ func (f *logFlags) fits(from logSource, given func(string) bool) error {
 }
 
 // brokers merges the flags into what the configuration says of Kafka; nil: it says nothing.
-func (f *logFlags) brokers(from *config.Kafka) (*config.Kafka, error) {
+func (f *logFlags) brokers(from *config.KafkaLog) (*config.KafkaLog, error) {
 	if from == nil {
-		from = &config.Kafka{Topic: "kubernetes"}
+		from = &config.KafkaLog{Topic: "kubernetes"}
 	}
 	merged := *from
 	if len(f.kafka.Brokers) > 0 {
@@ -110,21 +110,7 @@ func (f *logFlags) brokers(from *config.Kafka) (*config.Kafka, error) {
 }
 
 // readFrom returns where a pipeline publishes to. Of its topics' template only what cannot be known here is left.
-func readFrom(k *config.Kafka, pipeline, cluster string) *config.Kafka {
-	c := *k
-	c.Topic = wiring.TopicsOf(k, checkpoint.Identity{Pipeline: pipeline, Cluster: cmp.Or(cluster, "{cluster}")})
-	return &c
-}
-
-func openKafka(k *config.Kafka, notice func(string)) (closingLog, error) {
-	cfg := kafkalog.Config{Brokers: k.Brokers, Topic: k.Topic, Notice: notice}
-	var err error
-	if cfg.Auth, cfg.TLS, err = wiring.KafkaAccess(k); err != nil {
-		return nil, &exit.InputError{Err: err}
-	}
-	log, err := kafkalog.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return log, nil
+func readFrom(k *config.Kafka, pipeline, cluster string) *config.KafkaLog {
+	id := checkpoint.Identity{Pipeline: pipeline, Cluster: cmp.Or(cluster, "{cluster}")}
+	return &config.KafkaLog{Brokers: k.Brokers, Topic: wiring.TopicsOf(k.Topic, id), KafkaAccess: k.KafkaAccess}
 }

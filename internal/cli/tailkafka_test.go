@@ -101,10 +101,10 @@ func TestTail_refuses_flags_of_two_kinds_of_brokers(t *testing.T) {
 }
 
 // chosen is what a command line reads from.
-func chosen(t *testing.T, args ...string) (logSource, error) {
+func chosen(t *testing.T, args ...string) (config.LogSource, error) {
 	t.Helper()
 	var f tailFlags
-	var from logSource
+	var from config.LogSource
 	var err error
 	cmd := &cobra.Command{Use: "tail", RunE: func(cmd *cobra.Command, _ []string) error {
 		if err = f.check(cmd.Flags().Changed); err == nil {
@@ -119,15 +119,15 @@ func chosen(t *testing.T, args ...string) (logSource, error) {
 	return from, err
 }
 
-func (s logSource) String() string {
-	if s.nats != nil {
-		return fmt.Sprintf("nats %v %s", s.nats.Servers, s.nats.Stream)
+func described(s config.LogSource) string {
+	if s.NATS != nil {
+		return fmt.Sprintf("nats %v %s", s.NATS.Servers, s.NATS.Stream)
 	}
-	text := fmt.Sprintf("kafka %v %s", s.kafka.Brokers, s.kafka.Topic)
-	if s.kafka.TLS != nil {
-		text += " tls " + filepath.Base(s.kafka.TLS.CAFile)
+	text := fmt.Sprintf("kafka %v %s", s.Kafka.Brokers, s.Kafka.Topic)
+	if s.Kafka.TLS != nil {
+		text += " tls " + filepath.Base(s.Kafka.TLS.CAFile)
 	}
-	if sasl := s.kafka.SASL; sasl != nil {
+	if sasl := s.Kafka.SASL; sasl != nil {
 		text += fmt.Sprintf(" %s %s%s %s", sasl.Mechanism, sasl.User, filepath.Base(sasl.TokenFile),
 			filepath.Base(sasl.PasswordFile))
 	}
@@ -168,7 +168,7 @@ func TestTail_reads_from_what_flags_and_the_configuration_say(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		assert.Equal(t, want, got.String(), args)
+		assert.Equal(t, want, described(got), args)
 	}
 }
 

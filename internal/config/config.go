@@ -137,10 +137,36 @@ type Kafka struct {
 	Create      *KafkaTopic
 	Compression Compression
 	Tombstones  bool
+	KafkaAccess
+}
+
+// KafkaAccess is how Kafka brokers are told who we are.
+type KafkaAccess struct {
 	// TLS is nil where connections are not protected; an empty one trusts the system's certificate authorities.
 	TLS *TLS
 	// SASL is nil where the brokers are not told who we are, or by a client certificate only.
 	SASL *SASL
+}
+
+// LogSource is a log that is read: one of its fields is set.
+type LogSource struct {
+	NATS  *NATSLog
+	Kafka *KafkaLog
+}
+
+// NATSLog is a stream of a NATS server that is read.
+type NATSLog struct {
+	Servers []string
+	Stream  string
+	NATSAccess
+}
+
+// KafkaLog is a topic of a Kafka cluster that is read, or several.
+type KafkaLog struct {
+	Brokers []string
+	// Topic is the template of the topics' names.
+	Topic string
+	KafkaAccess
 }
 
 // KafkaTopic is how a topic is made. Numbers that are 0 are for the brokers to choose.

@@ -212,18 +212,20 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 					"cleanup.policy": "compact", "retention.ms": "-1", "min.cleanable.dirty.ratio": "0.1",
 					"unclean.leader.election.enable": "false",
 				}},
-				TLS: &TLS{
-					CAFile: "/etc/kafka/ca.crt", CertFile: "/etc/kafka/tls.crt", KeyFile: "/etc/kafka/tls.key",
-					ServerName: "kafka",
+				KafkaAccess: KafkaAccess{
+					TLS: &TLS{
+						CAFile: "/etc/kafka/ca.crt", CertFile: "/etc/kafka/tls.crt", KeyFile: "/etc/kafka/tls.key",
+						ServerName: "kafka",
+					},
+					SASL: &SASL{Mechanism: ScramSHA512, User: "bridge", PasswordEnv: "KAFKA_PASSWORD"},
 				},
-				SASL: &SASL{Mechanism: ScramSHA512, User: "bridge", PasswordEnv: "KAFKA_PASSWORD"},
 			}, CheckpointKafka{"checkpoints", 3}),
 			publishing("topics_again", Kafka{
-				Brokers: []string{"kafka-0:9093"}, Topic: topics, Compression: None, TLS: &TLS{},
-				SASL: &SASL{
+				Brokers: []string{"kafka-0:9093"}, Topic: topics, Compression: None,
+				KafkaAccess: KafkaAccess{TLS: &TLS{}, SASL: &SASL{
 					Mechanism: OAuthBearer, TokenURL: "https://login/token", ClientID: "bridge", ClientSecretFile: "/etc/kafka/secret",
 					Scopes: []string{"kafka", "log"},
-				},
+				}},
 			}, CheckpointKafka{"checkpoints", 0}),
 			publishing("topic", Kafka{
 				Brokers: []string{"kafka-0:9092"}, Topic: encode.DefaultTopic, Compression: None, Create: &KafkaTopic{},

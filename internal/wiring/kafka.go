@@ -17,7 +17,7 @@ import (
 
 // KafkaAccess returns how a client proves to brokers who it is, and how the connections are protected. It reads the
 // files of secrets.
-func KafkaAccess(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err error) {
+func KafkaAccess(k *config.KafkaAccess) (auth kafka.Auth, protection kafka.TLS, err error) {
 	if t := k.TLS; t != nil {
 		protection = kafka.TLS{
 			Enabled: true, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
@@ -41,13 +41,13 @@ func KafkaAccess(k *config.Kafka) (auth kafka.Auth, protection kafka.TLS, err er
 // KafkaSink is that of a pipeline's sink, without a log. It reads the files of secrets.
 func KafkaSink(c *config.Pipeline, id checkpoint.Identity) (sinkkafka.Config, error) {
 	k := c.Sink.Kafka
-	auth, protection, err := KafkaAccess(k)
+	auth, protection, err := KafkaAccess(&k.KafkaAccess)
 	if err != nil {
 		return sinkkafka.Config{}, err
 	}
 	to := sinkkafka.Config{
 		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Cluster: id.Cluster, Pipeline: id.Pipeline,
-		Topic:       TopicsOf(k, id),
+		Topic:       TopicsOf(k.Topic, id),
 		Compression: batch.Compression(k.Compression), Tombstones: k.Tombstones,
 		Structured: c.Encoding.Mode == config.Structured,
 	}
@@ -76,16 +76,16 @@ func (w *Wiring) kafkaSink(
 	return s, nil
 }
 
-// TopicsOf is the template of a pipeline's topics with what is the same for all of them filled in, so that no topic of
-// another pipeline fits it.
-func TopicsOf(k *config.Kafka, id checkpoint.Identity) string {
-	return strings.NewReplacer("{pipeline}", id.Pipeline, "{cluster}", id.Cluster).Replace(k.Topic)
+// TopicsOf fills into the template of a pipeline's topics what is the same for all of them, so that no topic of another
+// pipeline fits it.
+func TopicsOf(template string, id checkpoint.Identity) string {
+	return strings.NewReplacer("{pipeline}", id.Pipeline, "{cluster}", id.Cluster).Replace(template)
 }
 
 // KafkaCheckpoint is that of a pipeline's checkpoint, without a log. It reads the files of secrets.
 func KafkaCheckpoint(c *config.Pipeline) (checkpointkafka.Config, error) {
 	k := c.Sink.Kafka
-	auth, protection, err := KafkaAccess(k)
+	auth, protection, err := KafkaAccess(&k.KafkaAccess)
 	return checkpointkafka.Config{
 		Brokers: k.Brokers, ClientID: clientID, Auth: auth, TLS: protection, Topic: c.Checkpoint.Kafka.Topic,
 		Replicas: c.Checkpoint.Kafka.Replicas,

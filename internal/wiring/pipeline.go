@@ -38,7 +38,7 @@ func Pipeline(cfg *config.Config, c *config.Pipeline, id checkpoint.Identity) br
 // target names what a pipeline publishes to.
 func target(c *config.Pipeline, id checkpoint.Identity) string {
 	if c.Sink.Kafka != nil {
-		return "topic " + TopicsOf(c.Sink.Kafka, id)
+		return "topic " + TopicsOf(c.Sink.Kafka.Topic, id)
 	}
 	if js := JetStream(c); js != nil {
 		return "stream " + js.Stream
