@@ -23,6 +23,30 @@ type Log interface {
 	Before(ctx context.Context, m *Message) *Message
 }
 
+// Bodies reads single messages of a log again. A [Log] that was replaced may have another message at a position that
+// was given out before: callers forget positions when they are told so, and check what they get until then.
+type Bodies interface {
+	// At returns the message at a position that Read has given out; nil without an error if the log does not have it any
+	// more. It may be called concurrently, also while Read is. Positions in ascending order are read fastest.
+	At(ctx context.Context, position uint64) (*Message, error)
+}
+
+// Progress shows users of the broker how far a reader has come. It only measures: nothing is read from there.
+type Progress interface {
+	// Acknowledge moves the durable consumer or consumer group that the log is configured with up to marks, never back.
+	// It returns when that is done, so a caller that goes on reading calls it from a goroutine of its own.
+	Acknowledge(ctx context.Context, upTo Marks) error
+	// Behind returns how many messages the log has behind marks, at most: those that the reader does not want are
+	// counted, and on Kafka those that were compacted away.
+	Behind(ctx context.Context, upTo Marks) (uint64, error)
+}
+
+// Marks has, for each [Message.Lane], the position of the last message that was taken over.
+type Marks map[uint16]uint64
+
+// Take moves the mark of a message's lane to the message, unless it is beyond it.
+func (m Marks) Take(taken *Message) { m[taken.Lane] = max(m[taken.Lane], taken.Position) }
+
 // Message is a message of the log.
 type Message struct {
 	sink.Stored
@@ -30,6 +54,11 @@ type Message struct {
 	Subject string
 	// Place is where the message is in the log, as a person finds it there, if the sequence alone does not say it.
 	Place string
+	// Position says where the message is in its log to [Bodies]. It is opaque, never 0, and valid until the log is closed
+	// or replaced. Positions of one lane are in the order of the log.
+	Position uint64
+	// Lane is the part of the log that has an order: on Kafka each partition is one, a stream has only lane 0.
+	Lane uint16
 }
 
 // Location returns where a message is in the log, for a person.
@@ -43,6 +72,9 @@ type Start struct {
 	Time time.Time
 	// Last begins with the n-th last of the events that are shown.
 	Last int
+	// Newest begins with the newest event of each subject, as far as the log can tell which those are, else with the
+	// oldest event. Until then is not for it.
+	Newest bool
 }
 
 // Span is a part of a log.
@@ -67,6 +99,8 @@ func (s Span) Part(missing bool) string {
 		return "from the last event that matches" + until
 	case s.Start.Last > 0:
 		return fmt.Sprintf("from the last %d events that match%s", s.Start.Last, until)
+	case s.Start.Newest:
+		return "from the newest event of each object on" + until
 	case !s.Start.Time.IsZero():
 		return "from " + s.Start.Time.Format(time.RFC3339) + " on" + until
 	case s.Start.Beginning || missing:
@@ -76,7 +110,7 @@ func (s Span) Part(missing bool) string {
 	}
 }
 
-// Reading is what a [Log] is asked for. All its functions are set; one at a time is called.
+// Reading is what a [Log] is asked for. All its functions are set, but CaughtUp may be nil; one at a time is called.
 type Reading struct {
 	Span
 	// Each takes the messages over, in the order of the log. Its error ends the reading, and is returned as it is.
@@ -85,4 +119,8 @@ type Reading struct {
 	Counts func(Message) bool
 	// Replaced says that what follows is of another log, which has taken the place of the one read so far.
 	Replaced func()
+	// CaughtUp is called once when all that the log had when the reading began was given to Each, and once more after
+	// each Replaced. A log that does not exist has nothing: CaughtUp is called as soon as that is known, and Replaced when
+	// the log comes to exist.
+	CaughtUp func()
 }

@@ -115,9 +115,13 @@ func (b *broker) publish(op event.Op, name string, version, replicas int) {
 func (b *broker) store(subject string, op event.Op, data string, with map[string]string) {
 	b.t.Helper()
 	b.use(func(js jetstream.JetStream) error {
-		_, err := js.PublishMsg(b.t.Context(), &gonats.Msg{Subject: subject, Header: header(op, with), Data: []byte(data)})
+		_, err := js.PublishMsg(b.t.Context(), asMessage(subject, op, data, with))
 		return err
 	})
+}
+
+func asMessage(subject string, op event.Op, data string, with map[string]string) *gonats.Msg {
+	return &gonats.Msg{Subject: subject, Header: header(op, with), Data: []byte(data)}
 }
 
 // header returns the headers of an event of an object of namespace shop; with replaces attributes, and removes them

@@ -21,46 +21,67 @@ var errMissed = errors.New("messages did not arrive")
 
 func (r *reader) consumer() jetstream.ConsumerConfig {
 	if r.next != 0 {
-		return r.consumerFrom(r.next)
+		return r.consumerFrom(r.next, r.cfg.Subjects)
 	}
-	c := r.consumerFrom(0)
+	c := r.consumerFrom(0, r.cfg.Subjects)
 	c.DeliverPolicy, c.OptStartTime = jetstream.DeliverByStartTimePolicy, &r.Start.Time
 	return c
 }
 
 // consumerFrom is a consumer for one reading. The client's ordered consumer would recreate itself, also on
 // another stream of the same name, where it waits for sequences that are far away.
-func (r *reader) consumerFrom(sequence uint64) jetstream.ConsumerConfig {
+func (r *reader) consumerFrom(sequence uint64, subjects []string) jetstream.ConsumerConfig {
 	c := jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: sequence, AckPolicy: jetstream.AckNonePolicy,
 		InactiveThreshold: 30 * time.Second, Replicas: 1, MemoryStorage: true,
 	}
-	// A user may be allowed consumers of one subject only: then it is named where the server looks for it.
-	if len(r.cfg.Subjects) == 1 {
-		c.FilterSubject = r.cfg.Subjects[0]
-	} else {
-		c.FilterSubjects = r.cfg.Subjects
-	}
+	filter(&c, subjects)
 	return c
 }
 
-// read hands over messages until do fails, the connection is interrupted (context.Canceled), messages are missing, or,
-// where end is set, all that the stream has were read (errDone).
-func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end bool, do func(event.Message) error) error {
+// filter restricts a consumer. A user may be allowed consumers of one subject only: then it is named where the server
+// looks for it.
+func filter(c *jetstream.ConsumerConfig, subjects []string) {
+	if len(subjects) == 1 {
+		c.FilterSubject = subjects[0]
+	} else {
+		c.FilterSubjects = subjects
+	}
+}
+
+// stretch is a part of the stream that one consumer reads.
+type stretch struct {
+	consumer jetstream.ConsumerConfig
+	// made is called when the consumer was made and nothing was read yet, with the last sequence that the stream has
+	// then; nil: no caller wants to know.
+	made func(ctx context.Context, last uint64) error
+	// all is called when all that the stream had was read; nil: no caller wants to know.
+	all func() error
+	do  func(event.Message) error
+}
+
+const (
+	// idle is how long no message comes until the server is asked whether there is one. What a consumer counts as pending
+	// may be removed, and then no message says that it is the last one.
+	idle = time.Second
+	// idleAtMost is how often in a row the server may say that there is one and send none: after a purge it may do so
+	// until the next message is stored.
+	idleAtMost = 3
+)
+
+// read hands over messages until a function of s fails, the connection is interrupted (context.Canceled), or messages
+// are missing.
+func (r *reader) read(ctx context.Context, s *stretch) error {
 	ctx, cancel := r.whileConnected(ctx)
 	defer cancel()
-	asking, stop := context.WithTimeout(ctx, askFor)
-	defer stop()
-	c, err := r.js.CreateConsumer(asking, r.cfg.Stream, cfg)
+	c, err := r.make(ctx, s)
 	if err != nil {
 		return err
 	}
-	if err := r.still(asking); err != nil {
-		return err
-	}
-	r.reads()
-	if end && c.CachedInfo().NumPending == 0 {
-		return errDone
+	if c.CachedInfo().NumPending == 0 {
+		if err := s.end(); err != nil {
+			return err
+		}
 	}
 	// Few at a time: one message can have megabytes.
 	messages, err := c.Messages(jetstream.PullMaxMessages(64), jetstream.PullExpiry(10*time.Second),
@@ -70,8 +91,9 @@ func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end boo
 	}
 	defer messages.Stop()
 	for n := uint64(1); ; n++ {
-		m, err := messages.Next(jetstream.NextContext(ctx))
-		if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrNoHeartbeat) {
+		m, err := s.await(ctx, c, messages, n-1)
+		if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) ||
+			errors.Is(err, jetstream.ErrNoHeartbeat) {
 			return fmt.Errorf("%w: %w", errMissed, err)
 		}
 		if err != nil {
@@ -84,27 +106,91 @@ func (r *reader) read(ctx context.Context, cfg jetstream.ConsumerConfig, end boo
 		case meta.Sequence.Consumer != n:
 			return errMissed
 		}
-		if err := do(message(m.Subject(), meta.Sequence.Stream, meta.Timestamp, m.Headers(), m.Data())); err != nil {
+		if err := s.do(message(m.Subject(), meta.Sequence.Stream, meta.Timestamp, m.Headers(), m.Data())); err != nil {
 			return err
 		}
-		if end && meta.NumPending == 0 {
-			return errDone
+		if meta.NumPending == 0 {
+			if err := s.end(); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// still fails if the stream is not the one that was opened: a consumer that was made on another one would wait there
-// for a sequence that is far away.
-func (r *reader) still(ctx context.Context) error {
-	stream, err := r.js.Stream(ctx, r.cfg.Stream)
-	if err == nil && !stream.CachedInfo().Created.Equal(r.created) {
-		return errMissed
+// make makes the consumer of a stretch.
+func (r *reader) make(ctx context.Context, s *stretch) (jetstream.Consumer, error) {
+	asking, stop := context.WithTimeout(ctx, askFor)
+	defer stop()
+	c, err := r.js.CreateConsumer(asking, r.cfg.Stream, s.consumer)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	last, err := r.still(asking)
+	if err != nil {
+		return nil, err
+	}
+	r.reads()
+	if s.made != nil {
+		err = s.made(ctx, last)
+	}
+	return c, err
+}
+
+// end tells once that all was read.
+func (s *stretch) end() error {
+	if s.all == nil {
+		return nil
+	}
+	all := s.all
+	s.all = nil
+	return all()
+}
+
+// await returns the next message, of a consumer that has given n.
+func (s *stretch) await(
+	ctx context.Context, c jetstream.Consumer, messages jetstream.MessagesContext, n uint64,
+) (jetstream.Msg, error) {
+	for times := 1; s.all != nil; times++ {
+		waiting, stop := context.WithTimeout(ctx, idle)
+		m, err := messages.Next(jetstream.NextContext(waiting))
+		stop()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return m, err
+		}
+		asking, stop := context.WithTimeout(ctx, askFor)
+		info, err := c.Info(asking)
+		stop()
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case info.NumPending > 0 && times == idleAtMost:
+			return nil, errMissed
+		case info.NumPending == 0 && info.Delivered.Consumer == n:
+			if err := s.end(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return messages.Next(jetstream.NextContext(ctx))
+}
+
+// still returns the last sequence of the stream. It fails if that is not the one that was opened: a consumer that was
+// made on another one would wait there for a sequence that is far away.
+func (r *reader) still(ctx context.Context) (last uint64, err error) {
+	stream, err := r.js.Stream(ctx, r.cfg.Stream)
+	if err != nil {
+		return 0, err
+	}
+	info := stream.CachedInfo()
+	if !info.Created.Equal(r.created) {
+		return 0, errMissed
+	}
+	return info.State.LastSeq, nil
 }
 
 func message(subject string, sequence uint64, stored time.Time, h gonats.Header, data []byte) event.Message {
-	m := event.Message{Stored: header.Decode(h, data), Subject: subject}
+	m := event.Message{Stored: header.Decode(h, data), Subject: subject, Position: sequence}
 	m.Sequence, m.Time = sequence, stored
 	return m
 }

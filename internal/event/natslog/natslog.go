@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	gonats "github.com/nats-io/nats.go"
@@ -27,6 +28,17 @@ type Config struct {
 	Stream string
 	// Subjects are NATS subjects, with wildcards, to which the server restricts what is sent; empty: all.
 	Subjects []string
+	// SubjectPerObject says that each object has a subject of its own. Without it [event.Start].Newest begins with the
+	// oldest message: the newest one of a subject says nothing about the subject's other objects.
+	SubjectPerObject bool
+	// Whole are subjects whose messages [event.Start].Newest reads all, before the newest ones of Subjects, which must
+	// contain them. It is for markers: those of a resource share few subjects, and each of them matters. They may not
+	// overlap. All messages of them are read, whichever are the newest, so the newest one of each is given twice.
+	Whole []string
+	// Durable is the name of the durable consumer that Acknowledge moves.
+	Durable string
+	// Name is what the server calls this client (default "kube-eventbridge tail").
+	Name string
 	// Wait goes on connecting until there is a server; without it Connect fails when there is none.
 	Wait bool
 	// Pause is how long a broker that failed is left alone (default 250 ms).
@@ -40,6 +52,9 @@ const (
 	// askFor bounds every question to the broker.
 	askFor       = 5 * time.Second
 	defaultPause = 250 * time.Millisecond
+	defaultName  = "kube-eventbridge tail"
+	// getsAtOnce is how many messages are asked for at a time.
+	getsAtOnce = 32
 )
 
 // Log is a [event.Log].
@@ -48,8 +63,17 @@ type Log struct {
 	js  jetstream.JetStream
 	cfg Config
 	// direct says that the stream answers direct gets.
-	direct bool
+	direct atomic.Bool
+	gets   chan struct{}
+	// acknowledging is taken by what moves the durable consumer.
+	acknowledging chan struct{}
 }
+
+var (
+	_ event.Log      = (*Log)(nil)
+	_ event.Bodies   = (*Log)(nil)
+	_ event.Progress = (*Log)(nil)
+)
 
 // Connect returns the log of c. With Wait its connection may be one that is not there yet.
 func Connect(c Config) (*Log, error) {
@@ -59,10 +83,12 @@ func Connect(c Config) (*Log, error) {
 	if c.Pause == 0 {
 		c.Pause = defaultPause
 	}
+	if c.Name == "" {
+		c.Name = defaultName
+	}
 	jitter := c.Pause * 2 / 5
 	nc, err := natsclient.Dial(natsclient.Config{
-		Name: "kube-eventbridge tail", Servers: c.Servers, Auth: c.Auth,
-		TLS: c.TLS,
+		Name: c.Name, Servers: c.Servers, Auth: c.Auth, TLS: c.TLS,
 	},
 		gonats.MaxReconnects(-1), gonats.ReconnectWait(c.Pause), gonats.ReconnectJitter(jitter, jitter),
 		gonats.ReconnectBufSize(-1),
@@ -82,7 +108,9 @@ func Connect(c Config) (*Log, error) {
 		nc.Close()
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	return &Log{nc: nc, js: js, cfg: c}, nil
+	return &Log{
+		nc: nc, js: js, cfg: c, gets: make(chan struct{}, getsAtOnce), acknowledging: make(chan struct{}, 1),
+	}, nil
 }
 
 // Close ends the connection.
@@ -91,9 +119,17 @@ func (l *Log) Close() { l.nc.Close() }
 // Read implements [event.Log]. It closes the connection when ctx ends. A connection that is closed for good
 // (credentials refused) is an error, as is, without Follow, a stream that does not exist, and whatever a broker that is there
 // answers before reading has begun. With Follow it gives notice when it begins to read.
+//
+// A reading that is interrupted goes on behind the last message that Each took. With Start.Newest, until CaughtUp, it
+// goes on with the newest message of each subject again: the one that was the newest of a subject may have been removed
+// meanwhile, and then an older one is, which lies before what was given. So messages are given twice, and none is
+// missed. Messages of Config.Whole are given once, up to what the stream has when the newest ones are asked for.
 func (l *Log) Read(ctx context.Context, r event.Reading) error {
 	// A request under way does not end with ctx everywhere in the client; it does with the connection.
 	defer context.AfterFunc(ctx, l.nc.Close)()
+	if r.Start.Newest && !l.cfg.SubjectPerObject {
+		r.Start = event.Start{Beginning: true}
+	}
 	return (&reader{Log: l, Reading: r}).run(ctx)
 }
 

@@ -5,10 +5,6 @@ package natslog
 import (
 	"context"
 	"encoding/json"
-	"strconv"
-	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
@@ -17,7 +13,7 @@ import (
 // without direct gets, an interruption.
 func (l *Log) Before(ctx context.Context, m *event.Message) *event.Message {
 	// Up to 0 would mean: up to the end.
-	if !l.direct || m.Sequence <= 1 {
+	if !l.direct.Load() || m.Sequence <= 1 {
 		return nil
 	}
 	request, err := json.Marshal(struct {
@@ -33,14 +29,9 @@ func (l *Log) Before(ctx context.Context, m *event.Message) *event.Message {
 	if err != nil || reply.Header.Get("Status") != "" {
 		return nil
 	}
-	found, err := strconv.ParseUint(reply.Header.Get(jetstream.SequenceHeader), 10, 64)
-	if err != nil || found >= m.Sequence {
+	before, err := directMessage(reply)
+	if err != nil || before.Sequence >= m.Sequence {
 		return nil
 	}
-	stored, err := time.Parse(time.RFC3339Nano, reply.Header.Get(jetstream.TimeStampHeaer))
-	if err != nil {
-		return nil
-	}
-	before := message(m.Subject, found, stored, reply.Header, reply.Data)
-	return &before
+	return before
 }

@@ -22,12 +22,20 @@ type reader struct {
 
 	// next is the sequence to read next; 0 while it is not known.
 	next uint64
-	// created is when the stream that next belongs to was created.
+	// given is the sequence behind the last one that Each took; 0 before there is one.
+	given uint64
+	// whole is where reading the subjects of Config.Whole goes on.
+	whole uint64
+	// created is when the stream that these belong to was created.
 	created time.Time
 	// missing says that the stream was seen not to exist.
 	missing bool
 	// end is where the log ended at the start, without Follow.
 	end uint64
+	// goal is the sequence with which the reading has caught up, where aimed says that it is known; caughtUp says that
+	// the caller was told so, void that there was no stream then.
+	goal                  uint64
+	aimed, caughtUp, void bool
 	// waiting is the last notice about an interruption, empty while all is well.
 	waiting string
 	// begun says that messages were asked for, and the broker agreed.
@@ -46,6 +54,7 @@ func (r *reader) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errDone):
+			r.catchUp()
 			return nil
 		case errors.Is(err, errUntil):
 			continue
@@ -62,6 +71,10 @@ func (r *reader) run(ctx context.Context) error {
 			return fmt.Errorf("read stream %s at %s: %w", r.cfg.Stream, r.servers(), answered(err))
 		}
 		r.interrupted(err)
+		if errors.Is(err, jetstream.ErrStreamNotFound) && r.CaughtUp != nil && !r.caughtUp {
+			r.void = true
+			r.catchUp()
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -102,26 +115,72 @@ func (r *reader) session(ctx context.Context) error {
 	if err := r.begin(ctx, state); err != nil {
 		return err
 	}
+	if r.Start.Newest && r.next == 0 {
+		err = r.readNewest(ctx, state.FirstSeq, follow)
+	} else {
+		err = r.readOn(ctx, state, follow)
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errUntil
+	}
+	return err
+}
+
+// readOn reads from where reading is to go on, or from a time.
+func (r *reader) readOn(ctx context.Context, state jetstream.StreamState, follow bool) error {
 	if !follow && r.end == 0 {
 		r.end = state.LastSeq
 	}
 	if !follow && (r.next > r.end || state.Msgs == 0) {
 		return errDone
 	}
-	err = r.read(ctx, r.consumer(), !follow, func(m event.Message) error {
-		if !follow && m.Sequence > r.end || !r.Until.IsZero() && !m.Time.Before(r.Until) {
+	if !r.aimed {
+		r.goal, r.aimed = state.LastSeq, true
+	}
+	if r.next > r.goal || state.Msgs == 0 {
+		r.catchUp()
+	}
+	s := &stretch{consumer: r.consumer()}
+	switch {
+	case !follow:
+		s.all = func() error { return errDone }
+	case r.CaughtUp != nil && !r.caughtUp:
+		s.all = func() error { r.catchUp(); return nil }
+	}
+	s.do = func(m event.Message) error {
+		if !follow && m.Sequence > r.end {
 			return errDone
 		}
-		if err := r.Each(ctx, m); err != nil {
-			return &refusedError{err}
+		if err := r.give(ctx, m); err != nil {
+			return err
 		}
-		r.next = m.Sequence + 1
+		r.next = r.given
+		if m.Sequence >= r.goal {
+			r.catchUp()
+		}
 		return nil
-	})
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return errUntil
 	}
-	return err
+	return r.read(ctx, s)
+}
+
+// give hands a message over.
+func (r *reader) give(ctx context.Context, m event.Message) error {
+	if !r.Until.IsZero() && !m.Time.Before(r.Until) {
+		return errDone
+	}
+	if err := r.Each(ctx, m); err != nil {
+		return &refusedError{err}
+	}
+	r.given = m.Sequence + 1
+	return nil
+}
+
+// catchUp tells once that all was given that the log had.
+func (r *reader) catchUp() {
+	if !r.caughtUp && r.CaughtUp != nil {
+		r.CaughtUp()
+	}
+	r.caughtUp = true
 }
 
 // errUntil says that the time until which the log is followed has come; what was stored before it may be unread.
@@ -142,14 +201,14 @@ func (r *reader) open(ctx context.Context) (jetstream.StreamState, error) {
 		return jetstream.StreamState{}, err
 	}
 	info := stream.CachedInfo()
-	r.direct = info.Config.AllowDirect
-	switch {
-	case r.next == 0:
-	case !info.Created.Equal(r.created) || info.State.LastSeq+1 < r.next:
+	r.direct.Store(info.Config.AllowDirect)
+	switch known := max(r.next, r.given, r.whole); {
+	case known != 0 && (!info.Created.Equal(r.created) || info.State.LastSeq+1 < known):
 		r.cfg.Notice(fmt.Sprintf("stream %q was replaced by a new one, reading it from its beginning", r.cfg.Stream))
-		r.next, r.end = 1, 0
-		r.Replaced()
-	case info.State.FirstSeq > r.next:
+		r.restart()
+	case r.void:
+		r.restart()
+	case r.next != 0 && info.State.FirstSeq > r.next:
 		r.cfg.Notice(fmt.Sprintf("messages %d to %d were removed from stream %q before they were read",
 			r.next, info.State.FirstSeq-1, r.cfg.Stream))
 		r.next = info.State.FirstSeq
@@ -158,7 +217,18 @@ func (r *reader) open(ctx context.Context) (jetstream.StreamState, error) {
 	return info.State, nil
 }
 
-// begin finds out where to begin, unless it is known. A Start at a time is left to the server.
+// restart lets all of the stream be read, because it is not the one that was read so far.
+func (r *reader) restart() {
+	r.next, r.end, r.given, r.whole = 1, 0, 0, 0
+	if r.Start.Newest {
+		r.next = 0
+	}
+	r.aimed, r.caughtUp, r.void = false, false, false
+	r.Replaced()
+}
+
+// begin finds out where to begin, unless it is known. A Start at a time or with the newest is left to the
+// server.
 func (r *reader) begin(ctx context.Context, state jetstream.StreamState) error {
 	start := r.Start
 	switch {
@@ -169,7 +239,7 @@ func (r *reader) begin(ctx context.Context, state jetstream.StreamState) error {
 			return err
 		}
 		r.next = next
-	case !start.Time.IsZero():
+	case !start.Time.IsZero(), start.Newest:
 	case start.Beginning || r.missing:
 		r.next = max(state.FirstSeq, 1)
 	default:
@@ -187,14 +257,18 @@ func (r *reader) lastFrom(ctx context.Context, n int, state jetstream.StreamStat
 			from = last - window + 1
 		}
 		var found []uint64
-		err := r.read(ctx, r.consumerFrom(from), true, func(m event.Message) error {
-			switch {
-			case m.Sequence > last:
-				return errDone
-			case r.Counts(m):
-				found = append(found, m.Sequence)
-			}
-			return nil
+		err := r.read(ctx, &stretch{
+			consumer: r.consumerFrom(from, r.cfg.Subjects),
+			all:      func() error { return errDone },
+			do: func(m event.Message) error {
+				switch {
+				case m.Sequence > last:
+					return errDone
+				case r.Counts(m):
+					found = append(found, m.Sequence)
+				}
+				return nil
+			},
 		})
 		switch {
 		case last < first:
