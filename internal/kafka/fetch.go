@@ -116,6 +116,13 @@ func (c *Client) Fetch(
 	return c.fetch(ctx, topic, partition, offset, fetchBytes, f)
 }
 
+// FetchAtMost is [Client.Fetch] for about as many bytes, and at least one batch.
+func (c *Client) FetchAtMost(
+	ctx context.Context, topic string, partition int32, offset, most int64, f func(*Record) error,
+) (next, end int64, err error) {
+	return c.fetch(ctx, topic, partition, offset, min(most, fetchBytes), f)
+}
+
 // At returns the record at an offset, nil if there is none, or none any more.
 func (c *Client) At(ctx context.Context, topic string, partition int32, offset int64) (found *Record, err error) {
 	// A broker sends the whole batch that an offset is in, however little is asked for.

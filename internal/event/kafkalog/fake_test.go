@@ -4,6 +4,7 @@ package kafkalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,6 +43,8 @@ type fake struct {
 	// more to notice that it is not wanted.
 	busy, most int
 	while      time.Duration
+	// committed has what groups have committed, by group and partition.
+	committed map[string]int64
 }
 
 type fakeTopic struct {
@@ -55,7 +58,9 @@ type fakePartition struct {
 	records     []*kafka.Record
 }
 
-func newFake() *fake { return &fake{topics: map[string]*fakeTopic{}, broken: map[place]error{}} }
+func newFake() *fake {
+	return &fake{topics: map[string]*fakeTopic{}, broken: map[place]error{}, committed: map[string]int64{}}
+}
 
 func (f *fake) topic(name, id string, partitions int) *fake {
 	t := &fakeTopic{id: id}
@@ -169,6 +174,37 @@ func (f *fake) Fetch(
 		}
 		return offset, end, nil
 	}
+}
+
+// FetchAtMost implements [fetcher]. It counts bytes of values only.
+func (f *fake) FetchAtMost(
+	ctx context.Context, topic string, partition int32, offset, most int64, do func(*kafka.Record) error,
+) (next, end int64, err error) {
+	full := errors.New("full")
+	size := int64(0)
+	next, end, err = f.Fetch(ctx, topic, partition, offset, func(r *kafka.Record) error {
+		if size > 0 && size+int64(len(r.Value)) > most {
+			return full
+		}
+		size += int64(len(r.Value))
+		return do(r)
+	})
+	if errors.Is(err, full) {
+		err = nil
+	}
+	return next, end, err
+}
+
+// CommitOffsets implements [committer].
+func (f *fake) CommitOffsets(_ context.Context, group string, next map[string]map[int32]int64) error {
+	f.change(func() {
+		for topic, partitions := range next {
+			for partition, offset := range partitions {
+				f.committed[group+" "+fmt.Sprint(place{topic, partition})] = offset
+			}
+		}
+	})
+	return f.away
 }
 
 // fakeAnswer is how many records an answer has at most.

@@ -9,6 +9,7 @@
 package kafkalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,10 @@ type Config struct {
 	// Topic is the name of a topic, or a pattern in which each "{…}" stands for a part of one: then all topics that fit
 	// are read, also those that are made later.
 	Topic string
+	// Group is the consumer group whose offsets Acknowledge commits.
+	Group string
+	// ClientID is what brokers call the client (default "kube-eventbridge-tail").
+	ClientID string
 	// Pause is how long a broker that failed is left alone (default 250 ms). It doubles with each failure in a row, up
 	// to four times that.
 	Pause time.Duration
@@ -44,7 +49,7 @@ const (
 	askFor        = 5 * time.Second
 	defaultPause  = 250 * time.Millisecond
 	defaultLook   = 2 * time.Second
-	clientID      = "kube-eventbridge-tail"
+	defaultClient = "kube-eventbridge-tail"
 	budgetBytes   = 64 << 20 // of what was fetched and not handed over
 	leastShare    = 128 << 10
 	fetchesAtOnce = 8  // of what is there already
@@ -67,6 +72,13 @@ type offsets interface {
 type fetcher interface {
 	Fetch(ctx context.Context, topic string, partition int32, offset int64, f func(*kafka.Record) error) (next, end int64,
 		err error)
+	FetchAtMost(ctx context.Context, topic string, partition int32, offset, most int64, f func(*kafka.Record) error) (next,
+		end int64, err error)
+}
+
+// committer keeps how far a consumer group is.
+type committer interface {
+	CommitOffsets(ctx context.Context, group string, next map[string]map[int32]int64) error
 }
 
 // cluster is what of [kafka.Client] is used.
@@ -74,6 +86,7 @@ type cluster interface {
 	catalog
 	offsets
 	fetcher
+	committer
 }
 
 // Log is a [event.Log].
@@ -82,8 +95,17 @@ type Log struct {
 	cfg  Config
 	what pattern
 	past *past
-	end  func()
+	// lanes are the partitions that were read, bodies what At has fetched of them.
+	lanes  lanes
+	bodies *bodies
+	end    func()
 }
+
+var (
+	_ event.Log      = (*Log)(nil)
+	_ event.Bodies   = (*Log)(nil)
+	_ event.Progress = (*Log)(nil)
+)
 
 // New checks c and returns its log, which has not spoken to any broker yet.
 func New(c Config) (*Log, error) {
@@ -91,7 +113,9 @@ func New(c Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := kafka.Config{Brokers: c.Brokers, ClientID: clientID, Auth: c.Auth, TLS: c.TLS, Timeout: askFor}
+	to := kafka.Config{
+		Brokers: c.Brokers, ClientID: cmp.Or(c.ClientID, defaultClient), Auth: c.Auth, TLS: c.TLS, Timeout: askFor,
+	}
 	if what.only {
 		to.Topics = []string{c.Topic}
 	}
@@ -115,10 +139,8 @@ func newLog(c Config, what pattern, from cluster, end func()) *Log {
 	if c.LookEvery <= 0 {
 		c.LookEvery = defaultLook
 	}
-	return &Log{cluster: from, cfg: c, what: what, past: newPast(from), end: end}
+	return &Log{cluster: from, cfg: c, what: what, past: newPast(from), bodies: newBodies(from), end: end}
 }
-
-var _ event.Log = (*Log)(nil)
 
 // Close ends the connections.
 func (l *Log) Close() { l.end() }
@@ -129,6 +151,11 @@ func (l *Log) Close() { l.end() }
 // records were read. With Follow it gives notice when it begins to read.
 //
 // A topic or a partition that is new is read from its beginning, where Start names no time.
+//
+// Start.Newest begins with the oldest record of each partition, as brokers cannot tell which records are the newest of
+// their keys. After Replaced it gives all that all topics have again, also those that were not replaced: a caller that
+// forgets what it was given misses nothing. An interruption goes on behind the last record of each partition that Each
+// took. CaughtUp waits for all partitions of all topics that are there.
 func (l *Log) Read(ctx context.Context, r event.Reading) error {
 	return newReader(l, r).run(ctx)
 }

@@ -29,6 +29,8 @@ type topic struct {
 type partition struct {
 	place
 	topic *topic
+	// lane is its number in positions.
+	lane uint16
 	// first is the oldest offset as far as it is known, next the one to fetch next, end where the partition ended when
 	// reading began, high where it ended when it was asked last.
 	first, next, end, high int64
@@ -68,6 +70,12 @@ func (t *trouble) add(err error, now time.Time) {
 
 // behind reports whether there is more of the past to fetch.
 func (p *partition) behind() bool { return !p.closed && p.next < p.end }
+
+// caughtUp reports whether all was handed over that the partition had when reading began. A topic that is gone has
+// nothing.
+func (p *partition) caughtUp() bool {
+	return p.topic.missing || !p.behind() && (len(p.queue) == 0 || p.queue[0].offset() >= p.end)
+}
 
 func (p *partition) pop() item {
 	it := p.queue[0]

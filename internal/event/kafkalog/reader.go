@@ -4,6 +4,9 @@ package kafkalog
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +32,11 @@ type reader struct {
 	waiting string
 	// closing says that the time has come until which the log is followed.
 	closing bool
+	// newest says that the caller wants to know all that the log has, not only what follows. After Replaced it is given
+	// all of it again, also what was not replaced; rewound says that this is to begin.
+	newest, rewound bool
+	// caughtUp says that the caller was told so, void that there was no topic then.
+	caughtUp, void bool
 
 	work           sync.WaitGroup
 	loads          chan load
@@ -52,9 +60,13 @@ type surveys struct {
 
 func newReader(l *Log, r event.Reading) *reader {
 	// Records' times have no more than milliseconds: one of the same may have been stored later in it.
+	newest := r.Start.Newest
+	if newest {
+		r.Start = event.Start{Beginning: true}
+	}
 	r.Start.Time, r.Until = r.Start.Time.Truncate(time.Millisecond), r.Until.Truncate(time.Millisecond)
 	return &reader{
-		Log: l, Reading: r, topics: make(map[string]*topic), loads: make(chan load),
+		Log: l, Reading: r, newest: newest, topics: make(map[string]*topic), loads: make(chan load),
 		surveys: surveys{answers: make(chan answer)},
 		fetches: make(chan struct{}, fetchesAtOnce), waits: make(chan struct{}, waitsAtOnce),
 	}
@@ -65,6 +77,7 @@ func (r *reader) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.work.Wait()
 	defer cancel()
+	var absent time.Time
 	for {
 		err := r.open(ctx)
 		if err == nil {
@@ -78,6 +91,15 @@ func (r *reader) run(ctx context.Context) error {
 		}
 		r.surveys.failed++
 		r.interrupted(err)
+		switch now := time.Now(); {
+		case !errors.Is(err, kafka.ErrNoTopic):
+			absent = time.Time{}
+		case absent.IsZero():
+			absent = now
+		case now.Sub(absent) >= doubtFor && !r.caughtUp && r.CaughtUp != nil:
+			r.void = true
+			r.catchUp()
+		}
 		if err := pause.For(ctx, r.backoff(r.surveys.failed)); err != nil {
 			return err
 		}
@@ -97,7 +119,13 @@ func (r *reader) open(ctx context.Context) error {
 	clear(r.topics)
 	r.partitions = nil
 	for _, f := range all {
-		r.add(f, r.missing)
+		if err := r.add(f, r.missing); err != nil {
+			return err
+		}
+	}
+	if r.void {
+		r.void, r.caughtUp = false, false
+		r.Replaced()
 	}
 	if r.Start.Last > 0 {
 		return r.beginAtLast(ctx)
@@ -107,7 +135,7 @@ func (r *reader) open(ctx context.Context) error {
 
 // add takes a topic into what is read, or the partitions of one that were not. A fresh one was not there when reading
 // began, or waiting for it.
-func (r *reader) add(f found, fresh bool) {
+func (r *reader) add(f found, fresh bool) error {
 	t := r.topics[f.name]
 	if t == nil {
 		t = &topic{name: f.name, id: f.id, checked: time.Now()}
@@ -116,7 +144,12 @@ func (r *reader) add(f found, fresh bool) {
 	for n := len(t.partitions); n < f.partitions; n++ {
 		number := int32(n) //nolint:gosec // at most some thousands
 		b := f.bounds[number]
-		p := &partition{place: place{f.name, number}, topic: t, first: b.First, next: b.First, end: b.Next, high: b.Next}
+		at := place{f.name, number}
+		lane, err := r.lanes.of(at)
+		if err != nil {
+			return fmt.Errorf("read %s at %s: %w", r.what, r.brokers(), err)
+		}
+		p := &partition{place: at, topic: t, lane: lane, first: b.First, next: b.First, end: b.Next, high: b.Next}
 		switch start := r.Start; {
 		case start.Last > 0 && !r.begun: // it is found out
 		case !start.Time.IsZero():
@@ -127,6 +160,7 @@ func (r *reader) add(f found, fresh bool) {
 		t.partitions = append(t.partitions, p)
 		r.partitions = append(r.partitions, p)
 	}
+	return nil
 }
 
 // serve hands over what is fetched.
@@ -138,6 +172,9 @@ func (r *reader) serve(ctx context.Context) error {
 	close(now)
 	r.askAll(ctx)
 	for {
+		if !r.caughtUp && r.allCaughtUp() {
+			r.catchUp()
+		}
 		var ready chan struct{}
 		next, over := r.next()
 		switch {
@@ -171,7 +208,7 @@ func (r *reader) serve(ctx context.Context) error {
 // next returns the partition whose first item is to be handed over: that with the oldest one, once there is one of each
 // partition that has more of the past. It is nil where there is none yet; over says that nothing will come any more.
 func (r *reader) next() (next *partition, over bool) {
-	over = true
+	over = !r.rewound
 	wait := false
 	for _, p := range r.partitions {
 		switch {
@@ -194,6 +231,18 @@ func (r *reader) next() (next *partition, over bool) {
 	return next, over
 }
 
+func (r *reader) allCaughtUp() bool {
+	return !r.rewound && !slices.ContainsFunc(r.partitions, func(p *partition) bool { return !p.caughtUp() })
+}
+
+// catchUp tells once that all was handed over that the log had.
+func (r *reader) catchUp() {
+	r.caughtUp = true
+	if r.CaughtUp != nil {
+		r.CaughtUp()
+	}
+}
+
 // hand gives the first item of a partition away.
 func (r *reader) hand(ctx context.Context, p *partition) error {
 	it := p.pop()
@@ -201,6 +250,11 @@ func (r *reader) hand(ctx context.Context, p *partition) error {
 	if it.barrier || r.markers.repeated(&it) {
 		return nil
 	}
+	var err error
+	if it.Position, err = positionOf(p.lane, it.offset()); err != nil {
+		return fmt.Errorf("read %s at %s: %w", r.what, r.brokers(), err)
+	}
+	it.Lane = p.lane
 	r.past.begin(&it, p.first)
 	defer r.past.done(&it)
 	return r.Each(ctx, it.Message)

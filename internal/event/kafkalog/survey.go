@@ -116,9 +116,13 @@ func (r *reader) adopt(ctx context.Context, a answer) error {
 		}
 	}
 	seen := make(map[string]bool, len(a.topics))
+	again := r.rewound
+	r.rewound = false
 	for _, f := range a.topics {
 		seen[f.name] = true
-		r.meet(f, a.closing)
+		if err := r.meet(f, a.closing, again); err != nil {
+			return err
+		}
 	}
 	for _, t := range r.topics {
 		if !seen[t.name] {
@@ -137,31 +141,41 @@ func (r *reader) adopt(ctx context.Context, a answer) error {
 	return nil
 }
 
-// meet goes over to what was found of a topic.
-func (r *reader) meet(f found, closing bool) {
+// meet goes over to what was found of a topic. Again says that topics are read again, so that they are not new.
+func (r *reader) meet(f found, closing, again bool) error {
 	t := r.topics[f.name]
 	switch {
+	case r.rewound: // the next survey tells its bounds
+	case t == nil && again:
 	case t == nil:
 		r.cfg.Notice(fmt.Sprintf("reading topic %s too, which is new", f.name))
 	case f.id != t.id:
 		r.cfg.Notice(fmt.Sprintf("topic %q was replaced by a new one, reading it from its beginning", f.name))
 		r.drop(t)
 		r.replaced()
+	case t.missing && r.newest:
+		r.replaced()
 	default:
 		t.absent, t.missing, t.doubted = time.Time{}, false, t.doubted && f.bounds == nil
 		for _, p := range t.partitions {
 			if b, known := f.bounds[p.number]; known {
-				r.bound(p, b, closing)
+				if err := r.bound(p, b, closing); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	r.add(f, true)
+	if r.rewound {
+		return nil
+	}
+	return r.add(f, true)
 }
 
 // drop forgets a topic.
 func (r *reader) drop(t *topic) {
 	for _, p := range t.partitions {
 		p.closed = true
+		r.lanes.retire(p.place)
 	}
 	delete(r.topics, t.name)
 	r.partitions = slices.DeleteFunc(r.partitions, func(p *partition) bool { return p.topic == t })
@@ -172,6 +186,13 @@ func (r *reader) replaced() {
 	r.Replaced()
 	r.past.clear()
 	r.markers = markers{}
+	r.caughtUp = false
+	if r.newest {
+		for _, t := range r.topics {
+			r.drop(t)
+		}
+		r.rewound, r.surveys.now = true, true
+	}
 }
 
 // doubtFor is how long a loss must have been seen to be believed: a broker that was away may tell for a moment what was
@@ -179,14 +200,14 @@ func (r *reader) replaced() {
 const doubtFor = 3 * time.Second
 
 // bound goes over to the bounds of a partition.
-func (r *reader) bound(p *partition, b kafka.Bounds, closing bool) {
+func (r *reader) bound(p *partition, b kafka.Bounds, closing bool) error {
 	p.first, p.high = b.First, b.Next
 	if closing {
 		p.end = b.Next
 	}
 	now := time.Now()
 	switch {
-	case !p.lost:
+	case !p.lost, p.closed:
 	case p.next < b.First:
 		r.cfg.Notice(fmt.Sprintf("records %d to %d of partition %d of topic %q were removed before they were read", p.next,
 			b.First-1, p.number, p.place.topic))
@@ -201,8 +222,14 @@ func (r *reader) bound(p *partition, b kafka.Bounds, closing bool) {
 		r.cfg.Notice(fmt.Sprintf("partition %d of topic %q has lost records %d to %d, which were read", p.number,
 			p.place.topic, b.Next, p.next-1))
 		p.next, p.end, p.lost, p.doubt = b.Next, min(p.end, b.Next), false, time.Time{}
+		r.lanes.retire(p.place)
+		var err error
+		if p.lane, err = r.lanes.of(p.place); err != nil {
+			return fmt.Errorf("read %s at %s: %w", r.what, r.brokers(), err)
+		}
 		r.replaced()
 	}
+	return nil
 }
 
 // miss notes that a topic was not found.
