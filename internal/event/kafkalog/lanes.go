@@ -5,6 +5,8 @@ package kafkalog
 import (
 	"fmt"
 	"sync"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
 
 // A position has the number of its partition's lane in the upper bits, and below it the offset, plus one so that no
@@ -20,8 +22,15 @@ const (
 type lanes struct {
 	mu     sync.Mutex
 	number map[place]uint16
-	// places are those of the numbers; a lane that was replaced has none.
-	places []place
+	lanes  []lane
+}
+
+// lane is a partition, and how far it was read. One that was replaced has no place.
+type lane struct {
+	place
+	// given is the offset behind the last record that was given away, passed the one behind the last record that was
+	// looked at. Between the two are records that are not given.
+	given, passed int64
 }
 
 // of returns the lane of a partition.
@@ -31,15 +40,15 @@ func (l *lanes) of(at place) (uint16, error) {
 	if n, known := l.number[at]; known {
 		return n, nil
 	}
-	if len(l.places) == maxLanes {
+	if len(l.lanes) == maxLanes {
 		return 0, fmt.Errorf("more than %d partitions, replaced ones included, were read", maxLanes)
 	}
 	if l.number == nil {
 		l.number = make(map[place]uint16)
 	}
-	n := uint16(len(l.places)) //nolint:gosec // it was compared
+	n := uint16(len(l.lanes)) //nolint:gosec // it was compared
 	l.number[at] = n
-	l.places = append(l.places, at)
+	l.lanes = append(l.lanes, lane{place: at})
 	return n, nil
 }
 
@@ -48,30 +57,50 @@ func (l *lanes) retire(at place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n, known := l.number[at]; known {
-		l.places[n] = place{}
+		l.lanes[n] = lane{}
 		delete(l.number, at)
 	}
 }
 
-// at returns the partition of a lane; false if that was replaced.
-func (l *lanes) at(lane uint16) (place, bool) {
+// passed notes how far a lane was read, and whether the last record of that was given away.
+func (l *lanes) passed(n uint16, offset int64, given bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if int(lane) >= len(l.places) || l.places[lane] == (place{}) {
-		return place{}, false
+	if of := &l.lanes[n]; of.place != (place{}) {
+		of.passed = max(of.passed, offset)
+		if given {
+			of.given = offset
+		}
 	}
-	return l.places[lane], true
 }
 
-// all returns the partitions that were read and not replaced.
-func (l *lanes) all() map[place]uint16 {
+// at returns the partition of a lane; false if that was replaced.
+func (l *lanes) at(n uint16) (place, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[place]uint16, len(l.number))
-	for at, n := range l.number {
-		all[at] = n
+	if int(n) >= len(l.lanes) || l.lanes[n].place == (place{}) {
+		return place{}, false
 	}
-	return all
+	return l.lanes[n].place, true
+}
+
+// next returns for each partition the offset behind what is marked. Where all that was given away is marked, this is
+// behind what was looked at: or records that are not given would count as unread.
+func (l *lanes) next(marks event.Marks) map[place]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := make(map[place]int64, len(l.number))
+	for at, n := range l.number {
+		marked := int64(0)
+		if of, offset := split(marks[n]); of == n && marks[n] != 0 {
+			marked = offset + 1
+		}
+		if of := l.lanes[n]; marked >= of.given {
+			marked = max(marked, of.passed)
+		}
+		next[at] = marked
+	}
+	return next
 }
 
 func positionOf(lane uint16, offset int64) (uint64, error) {

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -316,6 +317,8 @@ func TestAcknowledge_commits_what_comes_next_and_Behind_counts_what_does(t *test
 		r := f.replica(t, "t", newest, true)
 		require.NoError(t, r.Acknowledge(t.Context(), event.Marks{}))
 		r.expect("t/0/0 t/1/0 t/1/1 caught-up")
+		require.NoError(t, r.Acknowledge(t.Context(), event.Marks{}))
+		assert.Empty(t, f.committed)
 		require.NoError(t, r.Acknowledge(t.Context(), r.marks))
 		assert.Equal(t, map[string]int64{"replica {t 0}": 1, "replica {t 1}": 2}, f.committed)
 		assert.Equal(t, uint64(0), must.Get(r.Behind(t.Context(), r.marks))(t))
@@ -323,6 +326,17 @@ func TestAcknowledge_commits_what_comes_next_and_Behind_counts_what_does(t *test
 		marks := event.Marks{r.partition1(): r.positions[1]}
 		f.put("t", 2, change(event.Added, "x", 1, 1, 9))
 		assert.Equal(t, uint64(3), must.Get(r.Behind(t.Context(), marks))(t))
+		r.expect("t/0/0 t/1/0 t/1/1 caught-up t/2/0")
+		// What is not given away is not behind.
+		for p := range 3 {
+			f.put("t", p, marker(event.Gap, "_gap", 10))
+			f.put("t", p, kafka.Record{Key: []byte("gone"), Time: at(11)})
+		}
+		wait(t, time.Minute)
+		assert.Len(t, r.read, 6, "one of the three markers")
+		require.NoError(t, r.Acknowledge(t.Context(), r.marks))
+		assert.Equal(t, map[string]int64{"replica {t 0}": 3, "replica {t 1}": 4, "replica {t 2}": 3}, f.committed)
+		assert.Equal(t, uint64(0), must.Get(r.Behind(t.Context(), r.marks))(t))
 		f.change(func() { f.away = errAway })
 		require.ErrorIs(t, r.Acknowledge(t.Context(), r.marks), errAway)
 	})

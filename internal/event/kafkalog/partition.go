@@ -169,6 +169,9 @@ func (r *reader) take(ctx context.Context, l load) error {
 			p.size += it.size()
 		}
 	}
+	if len(p.queue) == 0 {
+		r.lanes.passed(p.lane, p.next, false)
+	}
 	if l.err != nil {
 		return r.failed(p, l.err)
 	}

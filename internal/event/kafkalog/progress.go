@@ -9,20 +9,18 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 )
 
-// Acknowledge implements [event.Progress]. It commits the offsets of the group without joining it. A group that has
-// members is an error.
+// Acknowledge implements [event.Progress]. It commits the offsets of the group without joining it, in all partitions
+// that were read. A group that has members is an error.
 func (l *Log) Acknowledge(ctx context.Context, upTo event.Marks) error {
 	next := make(map[string]map[int32]int64)
-	for lane, position := range upTo {
-		at, known := l.lanes.at(lane)
-		of, offset := split(position)
-		if !known || of != lane || offset < 0 {
+	for at, offset := range l.lanes.next(upTo) {
+		if offset == 0 {
 			continue
 		}
 		if next[at.topic] == nil {
 			next[at.topic] = make(map[int32]int64)
 		}
-		next[at.topic][at.number] = offset + 1
+		next[at.topic][at.number] = offset
 	}
 	if len(next) == 0 {
 		return nil
@@ -36,8 +34,8 @@ func (l *Log) Acknowledge(ctx context.Context, upTo event.Marks) error {
 // Behind implements [event.Progress]. It asks the leaders of all partitions that were read so far.
 func (l *Log) Behind(ctx context.Context, upTo event.Marks) (uint64, error) {
 	topics := make(map[string]int)
-	all := l.lanes.all()
-	for at := range all {
+	next := l.lanes.next(upTo)
+	for at := range next {
 		topics[at.topic] = max(topics[at.topic], int(at.number)+1)
 	}
 	behind := uint64(0)
@@ -47,15 +45,9 @@ func (l *Log) Behind(ctx context.Context, upTo event.Marks) (uint64, error) {
 			return 0, fmt.Errorf("at %s: %w", l.brokers(), err)
 		}
 		for number, b := range bounds {
-			lane, known := all[place{topic, number}]
-			if !known {
-				continue
+			if read, known := next[place{topic, number}]; known {
+				behind += uint64(max(b.Next-max(read, b.First), 0)) //nolint:gosec // it is not negative
 			}
-			read := b.First
-			if _, offset := split(upTo[lane]); upTo[lane] != 0 {
-				read = max(read, offset+1)
-			}
-			behind += uint64(max(b.Next-read, 0)) //nolint:gosec // it is not negative
 		}
 	}
 	return behind, nil

@@ -248,6 +248,7 @@ func (r *reader) hand(ctx context.Context, p *partition) error {
 	it := p.pop()
 	r.ask(ctx, p)
 	if it.barrier || r.markers.repeated(&it) {
+		r.lanes.passed(p.lane, it.offset()+1, false)
 		return nil
 	}
 	var err error
@@ -257,6 +258,7 @@ func (r *reader) hand(ctx context.Context, p *partition) error {
 	it.Lane = p.lane
 	r.past.begin(&it, p.first)
 	defer r.past.done(&it)
+	r.lanes.passed(p.lane, it.offset()+1, true)
 	return r.Each(ctx, it.Message)
 }
 
