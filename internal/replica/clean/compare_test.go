@@ -27,8 +27,8 @@ func TestDigest_differs_where_objects_do(t *testing.T) {
 	}
 	for a, b := range map[string]string{
 		`a: null`: `{}`,
-		`metadata: {annotations: {kube-eventbridge.io/origin: x, kube-eventbridge.io/origin-uid: y, a: b}}`: `metadata: {annotations: {a: b}}`,
-		`metadata: {annotations: {kube-eventbridge.io/origin-sequence: x}}`:                                 `metadata: {}`,
+		`metadata: {annotations: {kube-eventbridge.io/origin: x, kube-eventbridge.io/origin-uid: y, kube-eventbridge.io/origin-sequence: z, a: b}}`: `metadata: {annotations: {a: b}}`,
+		`metadata: {annotations: {kube-eventbridge.io/origin-sequence: x}}`:                                                                         `metadata: {}`,
 	} {
 		assert.Equal(t, Digest(decoded(t, a)), Digest(decoded(t, b)), a)
 	}

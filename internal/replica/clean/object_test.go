@@ -91,11 +91,11 @@ func TestTarget_and_Source_are_inverse(t *testing.T) {
 func TestObject_adds_labels_and_annotations_and_removes_what_is_ignored(t *testing.T) {
 	r := must.Get(New(Config{
 		Replica: "r", Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"note": "x"},
-		Ignore: paths("spec.replicas", "spec.containers[*].env", `metadata.annotations["a/b"]`, "data[*]"),
+		Ignore: paths("spec.replicas", "spec.containers[*].env", `metadata.annotations["a/b"]`, "data[*]", "spec.extra[*]"),
 	}))(t)
 	object := decoded(t, `
 metadata: {name: a, labels: {team: b, app: c}, annotations: {a/b: x}}
-spec: {replicas: 1, containers: [{name: x, env: [{name: y}]}, null, {name: z}]}
+spec: {replicas: 1, extra: {a: b}, containers: [{name: x, env: [{name: y}]}, null, {name: z}]}
 data: {a: b}`)
 	require.NoError(t, r.Object(core("widgets"), object))
 	assert.Equal(t, decoded(t, `
