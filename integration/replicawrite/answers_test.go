@@ -172,9 +172,9 @@ func answersOfVersions(u *user) {
 		situation{"apply with another uid", apply, changed.of(nobodys), write.Stale},
 		situation{"apply with another uid at an old version", apply, changed.of(nobodys).at(old), write.Stale},
 		situation{"put with another uid", put, changed.of(nobodys), write.Stale},
-		situation{"apply to what is absent", apply, changed.named("absent"), write.Stale},
-		situation{"force to what is absent", force, changed.named("absent"), write.Stale},
-		situation{"put to what is absent", put, changed.named("absent"), write.Gone},
+		situation{"apply to what is absent", apply, changed.absent(), write.Stale},
+		situation{"force to what is absent", force, changed.absent(), write.Stale},
+		situation{"put to what is absent", put, changed.absent(), write.Gone},
 		situation{"put to what a put could create", put, role, write.Stale},
 		situation{"apply in no namespace", apply, configMap("missing", "x").of(there.uid).at(old), write.Stale},
 		situation{"put in no namespace", put, configMap("missing", "x").of(there.uid).at(old), write.Gone},
@@ -195,24 +195,29 @@ func answersOfFields(u *user) {
 		situation{"create with an unknown field", create, deployment("other", unknown), write.Unappliable},
 		situation{"apply with an unknown field", apply, skewed, write.Unappliable},
 		situation{"put with an unknown field", put, skewed, write.Done},
-		situation{"create with a field of another type", create, configMap("main", "new").with(`{"key":"one"}`, `[]`),
-			write.Invalid},
-		situation{"post with a field of another type", post, configMap("main", "new").with(`{"key":"one"}`, `[]`),
-			write.Invalid},
+		situation{
+			"create with a field of another type", create, configMap("main", "new").with(`{"key":"one"}`, `[]`),
+			write.Invalid,
+		},
+		situation{
+			"post with a field of another type", post, configMap("main", "new").with(`{"key":"one"}`, `[]`),
+			write.Invalid,
+		},
 		situation{"create with a bad name", create, configMap("main", "Bad"), write.Invalid},
 		situation{"create with a bad value", create, deployment("bad", "").with(`"one"`, `"/"`), write.Invalid},
 		situation{"create with another name in the body", create, object{
 			Object: configMap("main", "this").Object, body: configMap("main", "that").body,
 		}, write.Invalid},
-		situation{"create with another kind in the body", create, configMap("main", "new").with("ConfigMap", "Secret"),
-			write.Invalid},
+		situation{
+			"create with another kind in the body", create, configMap("main", "new").with("ConfigMap", "Secret"),
+			write.Invalid,
+		},
 		situation{"try to create", tryCreate, configMap("main", "new"), write.Done},
 		situation{"try to create a bad value", tryCreate, deployment("bad", "").with(`"one"`, `"/"`), write.Invalid})
 	assert.Equal(u.t, write.Gone, u.do(get, configMap("main", "new")).Outcome, "a try has created an object")
 }
 
-// answersOfImmutableFields tests that a change of one is refused, in different shapes, and could be made by deleting the
-// object.
+// answersOfImmutableFields tests that a change of one is refused, in different shapes, and that a new object would do.
 func answersOfImmutableFields(u *user) {
 	for title, o := range map[string][2]object{
 		"selector of a Deployment": changed(u, deployment("fixed", ""), `"one"`, `"two"`),
@@ -277,10 +282,12 @@ func answersOfDefinitions(u *user) {
 		situation{"apply an unknown field of a definition", apply, first.with(`small`, `smaller`), write.Unappliable},
 		situation{"apply status", applyStatus, withStatus, write.Done},
 		situation{"apply status at an old version", applyStatus, withStatus.at(old), write.Stale},
-		situation{"apply status to what is absent", applyStatus, withStatus.named("absent"), write.Gone},
+		situation{"apply status to what is absent", applyStatus, withStatus.absent(), write.Gone},
 		situation{"apply status of a definition without", applyStatus, first, write.NoResource},
-		situation{"apply status of a kind without", applyStatus, u.done(create, configMap("main", "status")),
-			write.NoResource})
+		situation{
+			"apply status of a kind without", applyStatus, u.done(create, configMap("main", "status")),
+			write.NoResource,
+		})
 	u.done(remove, crd.at(""))
 	var once sync.Once
 	must.Happen(u.t, "the end of a resource", func() bool {
@@ -309,11 +316,15 @@ func answersOfAdmission(u *user) {
 		"spec: {limits: [{type: Container, max: {cpu: 100m}}]}}"))
 	u.check(
 		situation{"create beyond a quota", create, configMap("quota", "new"), write.Forbidden},
-		situation{"create beyond a limit", create, pod("limits", "new", "", ", resources: {limits: {cpu: 1}}"),
-			write.Forbidden},
+		situation{
+			"create beyond a limit", create, pod("limits", "new", "", ", resources: {limits: {cpu: 1}}"),
+			write.Forbidden,
+		},
 		situation{"create an insecure Pod", create, pod("restricted", "new", "", ""), write.Forbidden},
-		situation{"create a Pod of no class", create, pod("main", "new", "priorityClassName: missing, ", ""),
-			write.Forbidden},
+		situation{
+			"create a Pod of no class", create, pod("main", "new", "priorityClassName: missing, ", ""),
+			write.Forbidden,
+		},
 		situation{"delete a namespace of the system", remove, u.done(get, namespace("default")), write.Forbidden})
 }
 
@@ -325,7 +336,8 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: `+name+`}
 spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
   matchConditions: [{name: mine, expression: "object.metadata.name == '`+name+`'"}]
   validations: [{expression: "false", message: it may not be, reason: `+reason+`}]
 `))
@@ -379,8 +391,10 @@ func answersOfSizes(u *user) {
 		return deployment("size-"+strconv.Itoa(kib), "").with(`"none"`, `"`+strings.Repeat("x", kib<<10)+`"`)
 	}
 	u.check(
-		situation{"create what is too large for the kind", create,
-			configMap("main", "new").with(`"one"`, `"`+strings.Repeat("x", 1<<20+1)+`"`), write.Invalid},
+		situation{
+			"create what is too large for the kind", create,
+			configMap("main", "new").with(`"one"`, `"`+strings.Repeat("x", 1<<20+1)+`"`), write.Invalid,
+		},
 		situation{"create what is too large for etcd", create, sized(1600), write.Failed},
 		situation{"post what is too large for etcd", post, sized(1600), write.Failed},
 		situation{"create what is too large for its client", create, sized(2500), write.Failed},

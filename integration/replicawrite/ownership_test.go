@@ -125,7 +125,7 @@ func TestFields_of_others(t *testing.T) {
 		o := u.made(configMap("default", "stale"))
 		assert.Equal(t, write.Stale, upgrade(t, o.at(old), false).Outcome)
 		assert.Equal(t, write.Stale, upgrade(t, o.of(nobodys), false).Outcome)
-		assert.Equal(t, write.Gone, upgrade(t, o.named("absent"), false).Outcome)
+		assert.Equal(t, write.Gone, upgrade(t, o.absent(), false).Outcome)
 		assert.Equal(t, o.resourceVersion, u.do(get, o).ResourceVersion)
 	})
 }

@@ -81,10 +81,10 @@ func (o object) with(old, new string) object {
 	return o
 }
 
-// named returns the object with another name.
-func (o object) named(name string) object {
-	o = o.with(`"name":"`+o.Name+`"`, `"name":"`+name+`"`)
-	o.Name = name
+// absent returns the object with the name of none.
+func (o object) absent() object {
+	o = o.with(`"name":"`+o.Name+`"`, `"name":"absent"`)
+	o.Name = "absent"
 	return o
 }
 

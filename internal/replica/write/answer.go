@@ -75,8 +75,8 @@ func (r response) status() *metav1.Status {
 // etcd are the same, and those of webhooks can be.
 func (r response) unappliable() bool {
 	s := r.status()
-	return r.code == http.StatusUnsupportedMediaType || r.code == http.StatusInternalServerError && s != nil && s.Reason == metav1.StatusReasonUnknown &&
-		s.Details == nil
+	return r.code == http.StatusUnsupportedMediaType ||
+		r.code == http.StatusInternalServerError && s != nil && s.Reason == metav1.StatusReasonUnknown && s.Details == nil
 }
 
 // answer says what the response to a request means.
@@ -211,8 +211,8 @@ func notFound(o Object, s *metav1.Status) Outcome {
 	}
 }
 
-// policy reports whether a ValidatingAdmissionPolicy refuses: it can choose one of three codes, and gives causes that are
-// messages only.
+// policy reports whether a ValidatingAdmissionPolicy refuses: it can choose one of three codes, and gives causes that
+// are messages only.
 func policy(s *metav1.Status) bool {
 	switch s.Reason {
 	case metav1.StatusReasonInvalid, metav1.StatusReasonForbidden, metav1.StatusReasonRequestEntityTooLarge:

@@ -35,9 +35,9 @@ const (
 	// decoded. A change of an immutable field is answered in the same way as a bad value: [Target.TryCreate]
 	// tells them apart.
 	Invalid Outcome = "invalid"
-	// Denied: a webhook or a ValidatingAdmissionPolicy refuses. A webhook can give its refusal any shape. One that
-	// names the object, as the API server does, counts as what it looks like; one with code 500 as Failed, with 413 as
-	// TooLarge, with 429 as Throttled.
+	// Denied: a webhook or a ValidatingAdmissionPolicy refuses. A webhook can give its refusal any shape. One that looks
+	// like the API server's own counts as that: it names the object, or has the reason BadRequest, or one of the codes
+	// 401, 413, 429 and 5xx.
 	Denied Outcome = "denied"
 	// Forbidden: authorization (RBAC) refuses, or an admission plugin of the API server: ResourceQuota, LimitRange, Pod
 	// Security, a missing PriorityClass. So does a resource whose definition is being deleted. All have the same

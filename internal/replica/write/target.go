@@ -42,7 +42,8 @@ type Object struct {
 // A method makes one request, unless its comment says otherwise. It does not repeat a request; [Answer.RetryAfter] says
 // when the API server wants to be asked again. A body is one JSON object with apiVersion, kind and metadata, without
 // managedFields. An error means that there is no answer: object or body are no such thing, or ctx ended. In the second
-// case the write may have been done or not. A connection that fails is no error, but [Unavailable].
+// case the write may have been done or not. A connection that fails is no error, but [Unavailable]. There is no limit
+// of requests per second: the caller decides how many are under way.
 //
 // [Target.Create] and [Target.Apply] are server-side applies. If the API server answers one with an error that may mean
 // that apply cannot carry the object, they make two more requests, which change nothing: the same as a dry run, and a
@@ -68,12 +69,12 @@ func New(cfg *rest.Config) (*Target, error) {
 	return &Target{client: client}, nil
 }
 
-// absent is the resourceVersion that a create by apply requires. No object has it, because etcd's first write is 2. If
-// there is no object the API server does not compare it.
+// absent is the resourceVersion that a create by apply requires. The API server compares it only if there is an object,
+// and no object has it, because etcd's first write is 2.
 const absent = "1"
 
-// Create makes an object by server-side apply, and only if there is none of this name: otherwise the answer is
-// [Exists], and nothing was changed.
+// Create makes an object by server-side apply if there is none of this name. If there is one the answer is [Exists],
+// and nothing was changed.
 func (t *Target) Create(ctx context.Context, o Object, body []byte) (Answer, error) {
 	body, err := edit(body, map[string]string{"uid": "", "resourceVersion": absent})
 	if err != nil {
@@ -172,8 +173,8 @@ func (t *Target) TryCreate(ctx context.Context, o Object, body []byte) (Answer, 
 }
 
 // Delete deletes an object that has this uid and, unless it is empty, this resourceVersion; otherwise the answer is
-// [Stale], or [Gone] without an object. What the object owns is deleted after it. [Done] with an Object means that it is
-// still there, because it has finalizers or time to end. Done without one means that it is gone.
+// [Stale], or [Gone] without an object. What the object owns is deleted after it. [Done] with an Object means that it
+// is still there, because it has finalizers or time to end. Done without one means that it is gone.
 func (t *Target) Delete(ctx context.Context, o Object, uid types.UID, resourceVersion string) (Answer, error) {
 	if uid == "" {
 		return Answer{}, errors.New("delete an object without its uid")
@@ -219,8 +220,8 @@ func (t *Target) apply(ctx context.Context, m method, o Object, body []byte, for
 	return first.answer(m, o), again.unappliable(), err
 }
 
-// unappliable returns the answer to an apply that failed, which has another request, for the whole object, succeed or
-// fail with a better reason.
+// unappliable returns what the answer to a failed apply is in the light of a dry run of another request, which carries
+// the whole object. It may fail with a better reason.
 func (t *Target) unappliable(ctx context.Context, m method, o Object, a Answer, whole *rest.Request) (Answer, error) {
 	try, err := t.answer(ctx, m, o, dry(whole))
 	switch {
@@ -303,7 +304,7 @@ func withPreconditions(body []byte, uid types.UID, resourceVersion string) ([]by
 }
 
 // edit sets members of an object's metadata, and removes those that are to be empty. All other values stay as they are,
-// byte for byte.
+// but for white space.
 func edit(body []byte, members map[string]string) ([]byte, error) {
 	var object, metadata map[string]json.RawMessage
 	if err := json.Unmarshal(body, &object); err != nil {
