@@ -53,11 +53,41 @@ func (l *Log) get(ctx context.Context, sequence uint64) (*event.Message, error) 
 			return directMessage(reply)
 		}
 	}
+	return l.askLeader(ctx, request)
+}
+
+// askLeader asks the leader of the stream for a message.
+func (l *Log) askLeader(ctx context.Context, request []byte) (*event.Message, error) {
 	reply, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+l.cfg.Stream, request)
 	if err != nil {
 		return nil, err
 	}
 	return leaderMessage(reply.Data)
+}
+
+// lastOf returns the sequence of the last message of some subjects, all where none is named; 0 if there is none.
+func (l *Log) lastOf(ctx context.Context, subjects []string) (last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	if len(subjects) == 0 {
+		subjects = []string{">"}
+	}
+	for _, subject := range subjects {
+		request, err := json.Marshal(struct {
+			Subject string `json:"last_by_subj"`
+		}{subject})
+		if err != nil {
+			return 0, err
+		}
+		m, err := l.askLeader(ctx, request)
+		if err != nil {
+			return 0, err
+		}
+		if m != nil {
+			last = max(last, m.Sequence)
+		}
+	}
+	return last, nil
 }
 
 // directMessage reads the answer to a direct get.

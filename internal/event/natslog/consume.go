@@ -58,6 +58,10 @@ type stretch struct {
 	// all is called when all that the stream had was read; nil: no caller wants to know.
 	all func() error
 	do  func(event.Message) error
+	// surely says that all is called only when the stream's leader has nothing behind after either. The consumer may be at
+	// a server that does not have yet what the leader has.
+	surely bool
+	after  uint64
 }
 
 const (
@@ -79,7 +83,7 @@ func (r *reader) read(ctx context.Context, s *stretch) error {
 		return err
 	}
 	if c.CachedInfo().NumPending == 0 {
-		if err := s.end(); err != nil {
+		if err := r.finish(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -91,7 +95,7 @@ func (r *reader) read(ctx context.Context, s *stretch) error {
 	}
 	defer messages.Stop()
 	for n := uint64(1); ; n++ {
-		m, err := s.await(ctx, c, messages, n-1)
+		m, err := r.await(ctx, s, c, messages, n-1)
 		if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) ||
 			errors.Is(err, jetstream.ErrNoHeartbeat) {
 			return fmt.Errorf("%w: %w", errMissed, err)
@@ -109,8 +113,9 @@ func (r *reader) read(ctx context.Context, s *stretch) error {
 		if err := s.do(message(m.Subject(), meta.Sequence.Stream, meta.Timestamp, m.Headers(), m.Data())); err != nil {
 			return err
 		}
+		s.after = max(s.after, meta.Sequence.Stream)
 		if meta.NumPending == 0 {
-			if err := s.end(); err != nil {
+			if err := r.finish(ctx, s); err != nil {
 				return err
 			}
 		}
@@ -136,10 +141,16 @@ func (r *reader) make(ctx context.Context, s *stretch) (jetstream.Consumer, erro
 	return c, err
 }
 
-// end tells once that all was read.
-func (s *stretch) end() error {
+// finish tells once that all was read, if that is so.
+func (r *reader) finish(ctx context.Context, s *stretch) error {
 	if s.all == nil {
 		return nil
+	}
+	if s.surely {
+		last, err := r.lastOf(ctx, filters(&s.consumer))
+		if err != nil || last > s.after {
+			return err
+		}
 	}
 	all := s.all
 	s.all = nil
@@ -147,8 +158,8 @@ func (s *stretch) end() error {
 }
 
 // await returns the next message, of a consumer that has given n.
-func (s *stretch) await(
-	ctx context.Context, c jetstream.Consumer, messages jetstream.MessagesContext, n uint64,
+func (r *reader) await(
+	ctx context.Context, s *stretch, c jetstream.Consumer, messages jetstream.MessagesContext, n uint64,
 ) (jetstream.Msg, error) {
 	for times := 1; s.all != nil; times++ {
 		waiting, stop := context.WithTimeout(ctx, idle)
@@ -167,7 +178,7 @@ func (s *stretch) await(
 		case info.NumPending > 0 && times == idleAtMost:
 			return nil, errMissed
 		case info.NumPending == 0 && info.Delivered.Consumer == n:
-			if err := s.end(); err != nil {
+			if err := r.finish(ctx, s); err != nil {
 				return nil, err
 			}
 		}

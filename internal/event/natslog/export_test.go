@@ -24,3 +24,6 @@ func (b beforeConsumer) CreateConsumer(
 
 // BeforeConsumer calls do once, when a stream was opened and its consumer is not made yet.
 func (l *Log) BeforeConsumer(do func()) { l.js = beforeConsumer{l.js, sync.OnceFunc(do)} }
+
+// SetFarBehind says how many messages are too many to acknowledge.
+func (l *Log) SetFarBehind(n uint64) { l.farBehind = n }

@@ -67,6 +67,8 @@ type Log struct {
 	gets   chan struct{}
 	// acknowledging is taken by what moves the durable consumer.
 	acknowledging chan struct{}
+	// farBehind is how many messages are too many to acknowledge: then the consumer is made again where it shall be.
+	farBehind uint64
 }
 
 var (
@@ -110,6 +112,7 @@ func Connect(c Config) (*Log, error) {
 	}
 	return &Log{
 		nc: nc, js: js, cfg: c, gets: make(chan struct{}, getsAtOnce), acknowledging: make(chan struct{}, 1),
+		farBehind: farBehind,
 	}, nil
 }
 
@@ -117,8 +120,8 @@ func Connect(c Config) (*Log, error) {
 func (l *Log) Close() { l.nc.Close() }
 
 // Read implements [event.Log]. It closes the connection when ctx ends. A connection that is closed for good
-// (credentials refused) is an error, as is, without Follow, a stream that does not exist, and whatever a broker that is there
-// answers before reading has begun. With Follow it gives notice when it begins to read.
+// (credentials refused) is an error, as is, without Follow, a stream that does not exist, and whatever a broker that is
+// there answers before reading has begun. With Follow it gives notice when it begins to read.
 //
 // A reading that is interrupted goes on behind the last message that Each took. With Start.Newest, until CaughtUp, it
 // goes on with the newest message of each subject again: the one that was the newest of a subject may have been removed

@@ -37,7 +37,7 @@ func (r *reader) readNewest(ctx context.Context, first uint64, follow bool) erro
 		return nil
 	}
 	return r.read(ctx, &stretch{
-		consumer: c,
+		consumer: c, surely: true,
 		made: func(ctx context.Context, last uint64) error {
 			end = last
 			return r.readWhole(ctx, last)
@@ -65,8 +65,8 @@ func (r *reader) readWhole(ctx context.Context, to uint64) error {
 		return nil
 	}
 	err := r.read(ctx, &stretch{
-		consumer: r.consumerFrom(max(r.whole, 1), r.cfg.Whole),
-		all:      func() error { return errDone },
+		consumer: r.consumerFrom(max(r.whole, 1), r.cfg.Whole), surely: true, after: max(r.whole, 1) - 1,
+		all: func() error { return errDone },
 		do: func(m event.Message) error {
 			if m.Sequence > to {
 				return errDone

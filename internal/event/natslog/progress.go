@@ -16,14 +16,14 @@ import (
 const (
 	// ownMark is the metadata of durable consumers that this program has made.
 	ownMark = "kube-eventbridge.io/progress"
-	// fetchAtOnce is how many messages a request acknowledges, and farBehind how many are not worth it: then the consumer
-	// is made again where it shall be.
+	// fetchAtOnce is how many messages a request acknowledges, farBehind how many Acknowledge does.
 	fetchAtOnce = 500
 	farBehind   = 50_000
 )
 
 // Acknowledge implements [event.Progress]. The durable consumer is created if it is missing. One of the same name that
-// another program has made is an error, and is left alone. So is a stream that removes what was acknowledged.
+// another program has made is an error, and is left alone. So is a stream that removes what was acknowledged. After an
+// error the next call does what is missing.
 func (l *Log) Acknowledge(ctx context.Context, upTo event.Marks) error {
 	position := upTo[0]
 	if position == 0 {
@@ -69,7 +69,7 @@ func (l *Log) acknowledge(ctx context.Context, position uint64) error {
 	}
 	floor := info.AckFloor.Stream
 	behind := min(info.NumPending+uint64(info.NumAckPending), position-min(position, floor)) //nolint:gosec // a count
-	if behind > farBehind || !slices.Equal(filters(&info.Config), slices.Sorted(slices.Values(l.cfg.Subjects))) {
+	if behind > l.farBehind || !slices.Equal(filters(&info.Config), slices.Sorted(slices.Values(l.cfg.Subjects))) {
 		if err := stream.DeleteConsumer(asking, l.cfg.Durable); err != nil {
 			return err
 		}

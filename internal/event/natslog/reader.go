@@ -146,6 +146,7 @@ func (r *reader) readOn(ctx context.Context, state jetstream.StreamState, follow
 		s.all = func() error { return errDone }
 	case r.CaughtUp != nil && !r.caughtUp:
 		s.all = func() error { r.catchUp(); return nil }
+		s.surely, s.after = r.next != 0, max(r.next, 1)-1
 	}
 	s.do = func(m event.Message) error {
 		if !follow && m.Sequence > r.end {
