@@ -227,7 +227,7 @@ func TestReplica_may_commit_while_it_is_its_groups_only_user_and_not_while_other
 	member := kafkago.NewReader(kafkago.ReaderConfig{
 		Brokers: r.AddressesOf(plain), GroupID: "replica-" + r.topic, Topic: r.topic, MaxWait: 100 * time.Millisecond,
 	})
-	defer member.Close() //nolint:errcheck // it only has to be there
+	defer member.Close()
 	publish(t, s, change(r.topic, event.Updated, "web", 2, 1))
 	must.Get(member.FetchMessage(must.Within(t, rig.Patience())))(t)
 	require.ErrorContains(t, p.log.Acknowledge(t.Context(), p.marks), "commit offsets of group replica-"+r.topic)
