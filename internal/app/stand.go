@@ -7,11 +7,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
 
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
@@ -86,13 +88,16 @@ func (p *process) overtaken(ctx context.Context, t election.Term, err error) boo
 }
 
 // candidate makes the candidate for the lease.
-func (p *process) candidate() (*election.Candidate, error) {
-	c := p.cfg.LeaderElection
-	namespace, err := wiring.LeaseNamespace(p.cfg)
+func (p *process) candidate() (*election.Candidate, error) { return candidate(p.cfg, p.api, p.log) }
+
+// candidate makes the candidate for the lease of a configuration.
+func candidate(cfg *config.Config, api *rest.Config, log *slog.Logger) (*election.Candidate, error) {
+	c := cfg.LeaderElection
+	namespace, err := wiring.LeaseNamespace(cfg)
 	if err != nil {
 		return nil, err
 	}
-	client, err := coordination.NewForConfig(p.api)
+	client, err := coordination.NewForConfig(api)
 	if err != nil {
 		return nil, fmt.Errorf("lease %s: %w", c.ResourceName, err)
 	}
@@ -102,6 +107,6 @@ func (p *process) candidate() (*election.Candidate, error) {
 	}
 	return election.New(election.Config{
 		Client: client.Leases(namespace), Name: c.ResourceName, Identity: host + "_" + rand.Text()[:8],
-		Duration: c.LeaseDuration, Deadline: c.RenewDeadline, Retry: c.RetryPeriod, Log: p.log.With("namespace", namespace),
+		Duration: c.LeaseDuration, Deadline: c.RenewDeadline, Retry: c.RetryPeriod, Log: log.With("namespace", namespace),
 	}), nil
 }

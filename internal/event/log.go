@@ -59,6 +59,8 @@ type Message struct {
 	Position uint64
 	// Lane is the part of the log that has an order: on Kafka each partition is one, a stream has only lane 0.
 	Lane uint16
+	// Lanes is how many lanes the message's subject has: on Kafka the partitions of its topic.
+	Lanes int
 }
 
 // Location returns where a message is in the log, for a person.

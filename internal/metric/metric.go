@@ -45,7 +45,7 @@ func (m *Metric) FullName() string {
 
 // All returns all metrics of this program, in the order in which a person reads them. Go's own are not among them.
 func All() []Metric {
-	return slices.Concat(streams(), pipelines(), process(), client())
+	return slices.Concat(streams(), pipelines(), process(), replicas(), client())
 }
 
 // of returns the definition.
@@ -89,6 +89,12 @@ func NewBuildInfo(commit, goVersion, version string) prometheus.Collector {
 // NewDesc returns what a collector says of the gauge that is defined with the name.
 func NewDesc(name string) *prometheus.Desc {
 	m := of(name, Gauge)
+	return prometheus.NewDesc(m.FullName(), m.Help, m.Labels, nil)
+}
+
+// NewCounterDesc returns what a collector says of the counter that is defined with the name.
+func NewCounterDesc(name string) *prometheus.Desc {
+	m := of(name, Counter)
 	return prometheus.NewDesc(m.FullName(), m.Help, m.Labels, nil)
 }
 

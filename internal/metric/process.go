@@ -145,3 +145,54 @@ func client() []Metric {
 		},
 	}
 }
+
+// replicas are of a process that replicates.
+func replicas() []Metric {
+	return []Metric{
+		{
+			Name: "replica_running", Type: Gauge, Labels: []string{"replica"}, Optional: true,
+			Help: "With replicas, 1 while this process keeps the replica, else 0.",
+			Look: "The sum over all processes is 1.",
+		},
+		{
+			Name: "replica_caught_up", Type: Gauge, Labels: []string{"replica"}, Optional: true,
+			Help: "With replicas, 1 once the log was read up to the end that it had at the start, else 0.",
+			Look: "Nothing is written before.",
+		},
+		{
+			Name: "replica_lag_seconds", Type: Gauge, Labels: []string{"replica"}, Optional: true,
+			Help: "With replicas, how long ago the oldest event was recorded that is not handled; 0 where there is none.",
+			Look: "It is how far the target is behind the source.",
+		},
+		{
+			Name: "replica_pending_objects", Type: Gauge, Labels: []string{"replica"}, Optional: true,
+			Help: "With replicas, objects with events that are not handled.",
+			Look: "It grows while the target cannot be written to.",
+		},
+		{
+			Name: "replica_objects", Type: Gauge, Labels: []string{"replica"}, Optional: true,
+			Help: "With replicas, objects of the target that the replica has written.",
+			Look: "Compare it with the source.",
+		},
+		{
+			Name: "replica_held_deletes", Type: Gauge, Labels: []string{"replica"}, Optional: true,
+			Help: "With replicas, 1 while deletes wait for `replicate resume`, else 0.",
+			Look: "More objects went in an hour than the limit allows: find out why before you resume.",
+		},
+		{
+			Name: "replica_held_epoch", Type: Gauge, Labels: []string{"replica"}, Optional: true,
+			Help: "With replicas, 1 while all writes wait for `replicate resume`, else 0.",
+			Look: "The source was restored or rebuilt: find out how before you resume.",
+		},
+		{
+			Name: "replica_parked_objects", Type: Gauge, Labels: []string{"reason", "replica"}, Optional: true,
+			Help: "With replicas, objects that wait, by reason.",
+			Look: "They are not as in the source; `replicate status` names them.",
+		},
+		{
+			Name: "replica_writes_total", Type: Counter, Labels: []string{"outcome", "replica"}, Optional: true,
+			Help: "With replicas, requests to the target by their outcome.",
+			Look: "All but done means that something is in the way.",
+		},
+	}
+}

@@ -255,7 +255,7 @@ func (r *reader) hand(ctx context.Context, p *partition) error {
 	if it.Position, err = positionOf(p.lane, it.offset()); err != nil {
 		return fmt.Errorf("read %s at %s: %w", r.what, r.brokers(), err)
 	}
-	it.Lane = p.lane
+	it.Lane, it.Lanes = p.lane, len(p.topic.partitions)
 	r.past.begin(&it, p.first)
 	defer r.past.done(&it)
 	r.lanes.passed(p.lane, it.offset()+1, true)

@@ -201,7 +201,7 @@ func (r *reader) still(ctx context.Context) (last uint64, err error) {
 }
 
 func message(subject string, sequence uint64, stored time.Time, h gonats.Header, data []byte) event.Message {
-	m := event.Message{Stored: header.Decode(h, data), Subject: subject, Position: sequence}
+	m := event.Message{Stored: header.Decode(h, data), Subject: subject, Position: sequence, Lanes: 1}
 	m.Sequence, m.Time = sequence, stored
 	return m
 }

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replicate tests replicas on two real control planes, with a real bridge and a real log between them.
+package replicate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+)
+
+func TestReplica_keeps_a_namespace_as_it_is_in_the_source(t *testing.T) {
+	c := newClusters(t, "[{resource: configmaps}]")
+	ctx := t.Context()
+	namespace(t, c.from, "shop")
+	namespace(t, c.to, "copy")
+	maps := c.from.CoreV1().ConfigMaps("shop")
+	for _, name := range []string{"a", "b", "c"} {
+		_, err := maps.Create(ctx, configMap(name, "1"), metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	rules := clean.Config{Namespaces: map[string]string{"shop": "copy"}}
+	cfg := c.replicaConfig("shop", c.entry("", "configmaps", rules, "shop"))
+	cfg.Force = true
+	r, stop := c.replicate(cfg)
+	awaitValues(t, c.to, "copy", "a=1 b=1 c=1")
+
+	_, err := maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"value":"2"}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, maps.Delete(ctx, "b", metav1.DeleteOptions{}))
+	awaitValues(t, c.to, "copy", "a=2 c=1")
+	got, err := c.to.CoreV1().ConfigMaps("copy").Get(ctx, "a", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "shop", got.Labels[clean.Label])
+	assert.Equal(t, "east/core/configmaps/shop/a", got.Annotations[clean.Origin])
+
+	// Somebody edits the copy.
+	_, err = c.to.CoreV1().ConfigMaps("copy").Patch(ctx, "c", types.MergePatchType, []byte(`{"data":{"value":"edited"}}`),
+		metav1.PatchOptions{})
+	require.NoError(t, err)
+	awaitValues(t, c.to, "copy", "a=2 c=1")
+	require.NoError(t, c.to.CoreV1().ConfigMaps("copy").Delete(ctx, "c", metav1.DeleteOptions{}))
+	awaitValues(t, c.to, "copy", "a=2 c=1")
+
+	// What happens while it does not run.
+	settled(t, r)
+	stop()
+	require.NoError(t, maps.Delete(ctx, "a", metav1.DeleteOptions{}))
+	_, err = maps.Create(ctx, configMap("d", "1"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = c.to.CoreV1().ConfigMaps("copy").Patch(ctx, "c", types.MergePatchType, []byte(`{"data":{"value":"edited"}}`),
+		metav1.PatchOptions{})
+	require.NoError(t, err)
+	again, _ := c.replicate(cfg)
+	awaitValues(t, c.to, "copy", "c=1 d=1")
+	settled(t, again)
+	status, _ := again.Status()
+	assert.Equal(t, 2, status.Objects)
+	assert.Empty(t, status.Parked)
+}
+
+// TestReplica_rules runs what needs no clusters of its own.
+func TestReplica_rules(t *testing.T) {
+	c := newClusters(t, `[{resource: configmaps}, {resource: "*.example.com"}]`)
+	for name, test := range map[string]func(*clusters, string){
+		"fields of others are left":              yields,
+		"what is there and not ours is left":     refuses,
+		"what is there is adopted":               adopts,
+		"what is there is overwritten":           overwrites,
+		"a namespace that is missing is awaited": namespaceMissing,
+		"what is detached is never deleted":      detached,
+		"deletes above the limit are held":       heldDeletes,
+		"a complete resync prunes":               prunes,
+		"who changes back again and again wins":  contested,
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(c.in(t), strings.ReplaceAll(strings.ToLower(name[:8]), " ", "-")+fmt.Sprint(len(name)))
+		})
+	}
+}
+
+// both makes a namespace in both clusters.
+func (c *clusters) both(ns string) {
+	c.t.Helper()
+	namespace(c.t, c.from, ns)
+	namespace(c.t, c.to, ns)
+}
+
+// configMaps replicates the ConfigMaps of a namespace.
+func (c *clusters) configMaps(ns string, change func(*replica.Config)) (*replica.Replica, func()) {
+	c.t.Helper()
+	cfg := c.replicaConfig(ns, c.entry("", "configmaps", clean.Config{}, ns))
+	if change != nil {
+		change(&cfg)
+	}
+	return c.replicate(cfg)
+}
+
+func yields(c *clusters, ns string) {
+	c.both(ns)
+	create(c.t, c.from, ns, "a=1")
+	r, _ := c.configMaps(ns, nil)
+	awaitValues(c.t, c.to, ns, "a=1")
+	create(c.t, c.to, ns, "a=theirs")
+	settled(c.t, r)
+	_, err := c.from.CoreV1().ConfigMaps(ns).Patch(c.t.Context(), "a", types.MergePatchType,
+		[]byte(`{"data":{"value":"2","other":"x"}}`), metav1.PatchOptions{})
+	require.NoError(c.t, err)
+	rig.Poll(c.t, "the field that nobody else owns", func() (bool, string) {
+		got, err := c.to.CoreV1().ConfigMaps(ns).Get(c.t.Context(), "a", metav1.GetOptions{})
+		return err == nil && got.Data["other"] == "x" && got.Data["value"] == "theirs", fmt.Sprint(got.Data, err)
+	})
+	settled(c.t, r)
+}
+
+func refuses(c *clusters, ns string) {
+	c.both(ns)
+	create(c.t, c.from, ns, "a=1", "b=1")
+	create(c.t, c.to, ns, "a=theirs")
+	r, _ := c.configMaps(ns, nil)
+	awaitValues(c.t, c.to, ns, "a=theirs b=1")
+	parked(c.t, r, "exists", 1)
+	remove(c.t, c.from, ns, "a")
+	settled(c.t, r)
+	create(c.t, c.from, ns, "b=2")
+	awaitValues(c.t, c.to, ns, "a=theirs b=2")
+}
+
+func adopts(c *clusters, ns string) {
+	c.both(ns)
+	create(c.t, c.from, ns, "a=1")
+	create(c.t, c.to, ns, "a=theirs")
+	uid := must.Get(c.to.CoreV1().ConfigMaps(ns).Get(c.t.Context(), "a", metav1.GetOptions{}))(c.t).UID
+	c.configMaps(ns, func(cfg *replica.Config) { cfg.Existing, cfg.Force = plan.Adopt, true })
+	awaitValues(c.t, c.to, ns, "a=1")
+	assert.Equal(c.t, uid, must.Get(c.to.CoreV1().ConfigMaps(ns).Get(c.t.Context(), "a", metav1.GetOptions{}))(c.t).UID)
+}
+
+func overwrites(c *clusters, ns string) {
+	c.both(ns)
+	create(c.t, c.from, ns, "a=1")
+	create(c.t, c.to, ns, "a=theirs")
+	_, err := c.to.CoreV1().ConfigMaps(ns).Patch(c.t.Context(), "a", types.MergePatchType,
+		[]byte(`{"data":{"more":"x"}}`), metav1.PatchOptions{})
+	require.NoError(c.t, err)
+	r, _ := c.configMaps(ns, func(cfg *replica.Config) { cfg.Existing = plan.Overwrite })
+	awaitValues(c.t, c.to, ns, "a=1")
+	assert.NotContains(c.t, must.Get(c.to.CoreV1().ConfigMaps(ns).Get(c.t.Context(), "a", metav1.GetOptions{}))(c.t).Data,
+		"more")
+	create(c.t, c.from, ns, "a=2")
+	awaitValues(c.t, c.to, ns, "a=2")
+	settled(c.t, r)
+}
+
+func namespaceMissing(c *clusters, ns string) {
+	namespace(c.t, c.from, ns)
+	create(c.t, c.from, ns, "a=1", "b=1")
+	r, _ := c.configMaps(ns, nil)
+	parked(c.t, r, "no-namespace", 2)
+	namespace(c.t, c.to, ns)
+	awaitValues(c.t, c.to, ns, "a=1 b=1")
+	parked(c.t, r, "no-namespace", 0)
+}
+
+func detached(c *clusters, ns string) {
+	c.both(ns)
+	create(c.t, c.from, ns, "a=1", "b=1")
+	r, _ := c.configMaps(ns, nil)
+	awaitValues(c.t, c.to, ns, "a=1 b=1")
+	settled(c.t, r)
+	for name, patch := range map[string]string{
+		"a": `{"metadata":{"labels":{"kube-eventbridge.io/replica":null}}}`,
+		"b": `{"metadata":{"annotations":{"kube-eventbridge.io/origin":null}}}`,
+	} {
+		_, err := c.to.CoreV1().ConfigMaps(ns).Patch(c.t.Context(), name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{})
+		require.NoError(c.t, err)
+	}
+	parked(c.t, r, "detached", 2)
+	create(c.t, c.from, ns, "a=2", "b=2")
+	parked(c.t, r, "detached", 2)
+	remove(c.t, c.from, ns, "a", "b")
+	settled(c.t, r)
+	awaitValues(c.t, c.to, ns, "a=1 b=1")
+}
+
+func heldDeletes(c *clusters, ns string) {
+	c.both(ns)
+	var names []string
+	for i := range 20 {
+		names = append(names, fmt.Sprintf("c%02d", i))
+		create(c.t, c.from, ns, names[i]+"=1")
+	}
+	limited := func(cfg *replica.Config) { cfg.Limit = guard.Limit{Count: 3} }
+	r, stop := c.configMaps(ns, limited)
+	all := func(n int) {
+		rig.Poll(c.t, fmt.Sprint(n, " objects"), func() (bool, string) {
+			got := values(c.t, c.to, ns)
+			return strings.Count(got, "=") == n, got
+		})
+	}
+	all(20)
+	settled(c.t, r)
+	stop()
+	remove(c.t, c.from, ns, names[:10]...)
+	c.logged(names[9])
+	r, stop = c.configMaps(ns, limited)
+	parked(c.t, r, "held", 10)
+	stop()
+	r, stop = c.configMaps(ns, limited)
+	parked(c.t, r, "held", 10)
+	create(c.t, c.from, ns, names[0]+"=2")
+	parked(c.t, r, "held", 9)
+	require.NoError(c.t, r.Resume(c.t.Context()))
+	all(11)
+	stop()
+	r, _ = c.configMaps(ns, limited)
+	settled(c.t, r)
+	remove(c.t, c.from, ns, names[10:12]...)
+	all(9)
+	remove(c.t, c.from, ns, names[12:]...)
+	rig.Poll(c.t, "held deletes", func() (bool, string) {
+		s, _ := r.Status()
+		return s.HeldDeletes && s.Pending == 0, fmt.Sprintf("%+v", s)
+	})
+}
+
+func prunes(c *clusters, ns string) {
+	c.both(ns)
+	create(c.t, c.from, ns, "a=1", "b=1")
+	r, stop := c.configMaps(ns, nil)
+	awaitValues(c.t, c.to, ns, "a=1 b=1")
+	settled(c.t, r)
+	stop()
+	_ = r
+}
+
+func contested(c *clusters, ns string) {
+	c.both(ns)
+	create(c.t, c.from, ns, "a=1")
+	r, _ := c.configMaps(ns, func(cfg *replica.Config) { cfg.Force = true })
+	awaitValues(c.t, c.to, ns, "a=1")
+	for range 3 {
+		settled(c.t, r)
+		create(c.t, c.to, ns, "a=theirs")
+		awaitValues(c.t, c.to, ns, "a=1")
+	}
+	settled(c.t, r)
+	create(c.t, c.to, ns, "a=theirs")
+	parked(c.t, r, "contested", 1)
+	assert.Equal(c.t, "a=theirs", values(c.t, c.to, ns))
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
+)
+
+// parkedBy has the reason for which an object waits, by what the API server answered to a write.
+var parkedBy = map[write.Outcome]plan.Reason{
+	write.NoNamespace: noNamespace,
+	write.Terminating: noNamespace,
+	write.NoResource:  noResource,
+	write.Denied:      denied,
+	write.Forbidden:   forbidden,
+	write.TooLarge:    tooLarge,
+	write.Failed:      failed,
+}
+
+// after does what follows from the answer to a write. Wanted is what was written, without annotations of its origin; nil
+// for a deletion.
+func (o *object) after(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
+	o.counts.add(string(a.Outcome))
+	switch a.Outcome {
+	case write.Done:
+		return o.done(ctx, do, a, wanted)
+	case write.Exists, write.Stale, write.Gone:
+		return o.look(ctx, do, wanted)
+	case write.Conflict:
+		return o.yield(ctx, a, wanted)
+	case write.Unappliable:
+		return o.replace(ctx, do, a, wanted)
+	case write.Throttled, write.Unavailable:
+		o.log.Debug("the target does not answer", slog.String("message", a.Message))
+		return later
+	case write.Invalid:
+		return o.refused(ctx, do, a, wanted)
+	}
+	if why, known := parkedBy[a.Outcome]; known {
+		return o.parkAWhile(why, a.Message)
+	}
+	return later
+}
+
+// done records what the API server has made of a write.
+func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
+	object, err := decode(a.Object)
+	if err != nil { // a deletion that is done answers with a Status, or with the object as it was
+		o.table.Vanish(o.row.Key, o.row.Actual.UID)
+		return again
+	}
+	actual := o.actualOf(o.res, o.row.Key, object)
+	if do == plan.Delete || do == plan.Recreate {
+		if !actual.Terminating {
+			o.table.Vanish(o.row.Key, o.row.Actual.UID)
+		} else {
+			o.table.Observe(o.row.Key, actual)
+		}
+		return again
+	}
+	if o.res.entry.Rules.Status && wanted["status"] != nil {
+		actual = o.writeStatus(ctx, wanted, actual)
+	}
+	o.table.Written(o.id, actual)
+	if do == plan.Verify && actual.Version != o.row.Actual.Version {
+		o.contests.add(o.id, time.Now())
+	}
+	select {
+	case o.wrote <- struct{}{}:
+	default:
+	}
+	return again
+}
+
+// look reads the object as the target has it: it is not as the replica knew it.
+func (o *object) look(ctx context.Context, do plan.Do, wanted map[string]any) result {
+	a, err := o.target.Get(ctx, o.place())
+	if err != nil || a.Outcome != write.Done && a.Outcome != write.Gone {
+		return later
+	}
+	if a.Outcome == write.Gone {
+		o.table.Vanish(o.row.Key, "")
+		return later // a namespace that is gone, or another leader, may be behind it
+	}
+	object, err := decode(a.Object)
+	if err != nil {
+		return later
+	}
+	actual := o.actualOf(o.res, o.row.Key, object)
+	if actual.Owner != keys.Absent {
+		o.table.Vanish(o.row.Key, o.row.Actual.UID) // a version that is older than the known one counts too
+		o.table.Observe(o.row.Key, actual)
+		return later
+	}
+	if o.row.Actual.Owner != keys.Absent {
+		o.table.Vanish(o.row.Key, "")
+	}
+	if do == plan.Delete || do == plan.Recreate {
+		return again
+	}
+	return o.existing(ctx, actual, wanted)
+}
+
+// existing does what the file says about an object that is there and is not ours.
+func (o *object) existing(ctx context.Context, actual keys.Actual, wanted map[string]any) result {
+	switch {
+	case actual.Terminating:
+		return o.parkAWhile(plan.IsTerminating, "an object of somebody else")
+	case o.cfg.Existing == plan.Adopt:
+		o.row.Actual = actual
+		return o.adopt(ctx, wanted)
+	case o.cfg.Existing == plan.Overwrite:
+		o.row.Actual = actual
+		return o.put(ctx, plan.Change, wanted)
+	default:
+		return o.parkAWhile(notOurs, "an object of somebody else has the name")
+	}
+}
+
+// adopt takes an object over: fields that others own stay theirs, unless the file says force.
+func (o *object) adopt(ctx context.Context, wanted map[string]any) result {
+	o.upgraded = true
+	a, err := o.target.Upgrade(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version,
+		o.row.Actual.Owner != keys.Ours)
+	if err != nil {
+		return later
+	}
+	if a.Outcome != write.Done {
+		return o.after(ctx, plan.Change, a, wanted)
+	}
+	o.row.Actual.Version = a.ResourceVersion
+	return o.apply(ctx, wanted)
+}
+
+// apply writes wanted over the object as it is known.
+func (o *object) apply(ctx context.Context, wanted map[string]any) result {
+	body, err := json.Marshal(wanted)
+	if err != nil {
+		return o.park(o.id, invalid, err.Error())
+	}
+	a, err := o.send(ctx, plan.Change, body)
+	if err != nil {
+		return later
+	}
+	return o.after(ctx, plan.Change, a, wanted)
+}
+
+// yield leaves the fields that other managers own to them, and writes the others. What the replica has once written by
+// PUT is its own.
+func (o *object) yield(ctx context.Context, a write.Answer, wanted map[string]any) result {
+	if !o.upgraded {
+		return o.adopt(ctx, wanted)
+	}
+	var left []string
+	for _, cause := range a.Causes {
+		if removeField(wanted, cause.Field) {
+			left = append(left, cause.Field)
+		}
+	}
+	if len(left) == 0 {
+		return o.parkAWhile(ownedFields, a.Message)
+	}
+	o.counts.add("yielded")
+	o.yields.add(o.id, left)
+	return o.apply(ctx, wanted)
+}
+
+// replace writes what apply cannot carry.
+func (o *object) replace(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
+	o.log.Debug("apply cannot carry an object: it is replaced", slog.String("message", a.Message))
+	if do == plan.Create {
+		body, err := json.Marshal(wanted)
+		if err != nil {
+			return o.park(o.id, invalid, err.Error())
+		}
+		posted, err := o.target.Post(ctx, o.place(), body)
+		if err != nil {
+			return later
+		}
+		if posted.Outcome == write.Unappliable {
+			return o.parkAWhile(invalid, posted.Message)
+		}
+		return o.after(ctx, plan.Create, posted, wanted)
+	}
+	return o.put(ctx, do, wanted)
+}
+
+// put replaces the object. What belongs to the target stays in it.
+func (o *object) put(ctx context.Context, do plan.Do, wanted map[string]any) result {
+	a, err := o.target.Get(ctx, o.place())
+	if err != nil || a.Outcome != write.Done {
+		return later
+	}
+	actual, err := decode(a.Object)
+	if err != nil {
+		return later
+	}
+	o.res.entry.Rules.Retain(o.res.GroupResource(), wanted, actual)
+	body, err := json.Marshal(wanted)
+	if err != nil {
+		return o.park(o.id, invalid, err.Error())
+	}
+	put, err := o.target.Put(ctx, o.place(), body, types.UID(o.row.Actual.UID), o.row.Actual.Version)
+	if err != nil {
+		return later
+	}
+	if put.Outcome == write.Unappliable {
+		return o.parkAWhile(invalid, put.Message)
+	}
+	return o.after(ctx, do, put, wanted)
+}
+
+// refused says why the API server does not take the object, and creates it again if a field is immutable and the file
+// says so.
+func (o *object) refused(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
+	if do == plan.Create || wanted == nil {
+		return o.parkAWhile(invalid, a.Message)
+	}
+	body, err := json.Marshal(wanted)
+	if err != nil {
+		return o.park(o.id, invalid, err.Error())
+	}
+	try, err := o.target.TryCreate(ctx, o.place(), body)
+	switch {
+	case err != nil:
+		return later
+	case try.Outcome != write.Done:
+		return o.parkAWhile(invalid, a.Message)
+	case o.cfg.Recreate:
+		return o.recreate(ctx)
+	default:
+		return o.parkAWhile(immutable, a.Message)
+	}
+}
+
+// recreate deletes an object whose change the API server refuses. It is created again when it is gone.
+func (o *object) recreate(ctx context.Context) result {
+	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)
+	if err != nil {
+		return later
+	}
+	return o.after(ctx, plan.Recreate, a, nil)
+}
+
+// writeStatus writes the status, where it is a subresource, and returns the object as it is then.
+func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual keys.Actual) keys.Actual {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": wanted["apiVersion"], "kind": wanted["kind"], "status": wanted["status"],
+		"metadata": map[string]any{"name": o.place().Name},
+	})
+	if err != nil {
+		return actual
+	}
+	a, err := o.target.ApplyStatus(ctx, o.place(), body, types.UID(actual.UID), actual.Version, o.cfg.Force)
+	if err != nil || a.Outcome != write.Done {
+		return actual // a kind without the subresource has its status written with the rest
+	}
+	object, err := decode(a.Object)
+	if err != nil {
+		return actual
+	}
+	return o.actualOf(o.res, o.row.Key, object)
+}
+
+// parkAWhile parks the object, and has it looked at again after a time that grows.
+func (o *object) parkAWhile(why plan.Reason, detail string) result {
+	o.park(o.id, why, detail)
+	return waitsAWhile
+}
+
+// remap gives the owners of an object the uids that they have in the target. It returns the first owner that is not
+// there yet, for a person.
+func (o *object) remap(wanted map[string]any) (missing string) {
+	if o.res.entry.Rules.Owned != clean.Remap {
+		return ""
+	}
+	lacking := clean.Remapped(wanted, func(from types.UID) (types.UID, bool) {
+		row, found := o.table.ByOrigin(originOf(string(from)))
+		return types.UID(row.Actual.UID), found && row.Actual.Owner == keys.Ours
+	})
+	if len(lacking) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("waits for its owner %v/%v", lacking[0]["kind"], lacking[0]["name"])
+}

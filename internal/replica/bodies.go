@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+)
+
+// cacheBytes is how much of what was read lately is kept for the workers.
+const cacheBytes = 24 << 20
+
+// bodies returns events by their place in the log: those read lately from memory, others from the log. It is safe for
+// concurrent use.
+type bodies struct {
+	log Log
+
+	mu    sync.Mutex
+	size  int
+	order []uint64
+	byPos map[uint64]*event.Event
+}
+
+func newBodies(log Log) *bodies {
+	return &bodies{log: log, byPos: make(map[uint64]*event.Event)}
+}
+
+// put keeps an event for a while.
+func (b *bodies) put(e *event.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, again := b.byPos[e.Position]; again {
+		return
+	}
+	b.byPos[e.Position] = e
+	b.order = append(b.order, e.Position)
+	b.size += e.Size()
+	for b.size > cacheBytes && len(b.order) > 1 {
+		b.forget(b.order[0])
+		b.order = b.order[1:]
+	}
+}
+
+// drop says that an event is not needed any more.
+func (b *bodies) drop(position uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forget(position)
+	for len(b.order) > 0 && b.byPos[b.order[0]] == nil {
+		b.order = b.order[1:]
+	}
+}
+
+func (b *bodies) forget(position uint64) {
+	if e := b.byPos[position]; e != nil {
+		b.size -= e.Size()
+		delete(b.byPos, position)
+	}
+}
+
+// errNoBody says that the log does not have an event any more.
+var errNoBody = errors.New("the log does not have the event any more")
+
+// get returns the event at a place. The error is errNoBody, or says why the log did not answer.
+func (b *bodies) get(ctx context.Context, position uint64) (*event.Event, error) {
+	b.mu.Lock()
+	e := b.byPos[position]
+	b.mu.Unlock()
+	if e != nil {
+		return e, nil
+	}
+	m, err := b.log.At(ctx, position)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read event %d again: %w", position, err)
+	case m == nil:
+		return nil, errNoBody
+	}
+	return event.Decode(*m)
+}
+
+// mostPatches bounds how many patches are put together.
+const mostPatches = 100
+
+// whole returns the event with the whole object: of a merge patch together with what it applies to. It returns nil if
+// the log does not have that.
+func (b *bodies) whole(ctx context.Context, e *event.Event) *event.Event {
+	chain := []*event.Event{e}
+	for e.Attr("payload") == "merge-patch" {
+		m := b.log.Before(ctx, &e.Message)
+		if m == nil || len(chain) > mostPatches {
+			return nil
+		}
+		before, err := event.Decode(*m)
+		if err != nil || !e.AppliesTo(before) {
+			return nil
+		}
+		chain = append(chain, before)
+		e = before
+	}
+	for i := len(chain) - 2; i >= 0; i-- {
+		e = event.Fold(chain[i], e)
+	}
+	if _, _, ok := e.States(); !ok {
+		return nil
+	}
+	return e
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+)
+
+// Config says what is replicated, from where, and how. All fields are needed except those that say otherwise.
+type Config struct {
+	// Name is the replica's. It is the value of the label [clean.Label].
+	Name string
+	// Cluster and Pipeline say which events of the log count.
+	Cluster, Pipeline string
+	// OpenLog connects to the log. It is called again if the log was replaced by another one.
+	OpenLog func() (Log, error)
+
+	// Target is the cluster that is written to.
+	Target *rest.Config
+	// State keeps what a person has released.
+	State State
+
+	// Entries say what is selected.
+	Entries []Entry
+
+	plan.Config
+	// Force: fields that other managers own are taken.
+	Force bool
+	// Limit is how many objects may go in an hour.
+	Limit guard.Limit
+	// Follow: a source whose versions begin again is followed. Otherwise the replica stops until a person says so.
+	Follow bool
+	// Recreate: an object whose change the API server refuses, because a field is immutable, is deleted and created.
+	Recreate bool
+
+	// Workers is how many objects are written at a time (default 16).
+	Workers int
+	// Remember is how long the end of an object is remembered (default 10 min). It is longer than a request of an
+	// earlier leader can take to arrive.
+	Remember time.Duration
+	// Log lines; may be nil.
+	Logger *slog.Logger
+}
+
+// Log is what a replica asks of a log.
+type Log interface {
+	event.Log
+	event.Bodies
+	event.Progress
+	Close()
+}
+
+// Entry selects objects of the source cluster.
+type Entry struct {
+	// Group and Resource name a resource; an empty Resource names all of the group, and Group "*" is all groups.
+	Group, Resource string
+	// Namespaces are those of the source; empty: all.
+	Namespaces []string
+	// Rules say how its objects change on their way.
+	Rules *clean.Rules
+}
+
+const (
+	defaultWorkers  = 16
+	defaultRemember = 10 * time.Minute
+)
+
+func (c *Config) withDefaults() {
+	if c.Workers == 0 {
+		c.Workers = defaultWorkers
+	}
+	if c.Remember == 0 {
+		c.Remember = defaultRemember
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// remaps reports whether owners get the uids that they have in the target.
+func (c *Config) remaps() bool {
+	return slices.ContainsFunc(c.Entries, func(e Entry) bool { return e.Rules.Owned == clean.Remap })
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package guard stops what could wipe a target by mistake: deletes above a limit, and a source whose versions begin
+// again.
+package guard
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// Limit is how many objects may go in an hour.
+type Limit struct {
+	// Percent is of the objects that the replica has; if it is 0, Count is a number of them.
+	Percent, Count int
+}
+
+// least is the smallest limit that a percentage gives.
+const least = 5
+
+// Of returns the limit for a replica that has some objects.
+func (l Limit) Of(objects int) int {
+	if l.Percent == 0 {
+		return l.Count
+	}
+	return max(objects*l.Percent/100, least)
+}
+
+// window is the time in which deletes are counted.
+const window = 60 // minutes
+
+// Deletes counts how many objects went, in the time of the log, and holds deletes above the limit. An object that came
+// back does not count.
+//
+// What it counts follows from the newest events of the log alone, so that a restart counts the same. It is safe for
+// concurrent use.
+type Deletes struct {
+	mu       sync.Mutex
+	limit    Limit
+	released time.Time
+	// gone is, by minute, how many objects went and did not come back.
+	gone map[int64]int
+	// newest is when the object ended that ended last.
+	newest time.Time
+	held   bool
+}
+
+// NewDeletes returns a guard that has counted nothing. Ends up to released were confirmed.
+func NewDeletes(limit Limit, released time.Time) *Deletes {
+	return &Deletes{limit: limit, released: released, gone: make(map[int64]int)}
+}
+
+// Went counts an object that ended at a time.
+func (d *Deletes) Went(at time.Time) { d.count(at, 1) }
+
+// CameBack takes back that an object ended at a time: there is one of its name again.
+func (d *Deletes) CameBack(at time.Time) { d.count(at, -1) }
+
+func (d *Deletes) count(at time.Time, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n > 0 && at.After(d.newest) {
+		d.newest = at
+	}
+	if minute := at.Unix() / 60; at.After(d.released) {
+		if d.gone[minute] += n; d.gone[minute] <= 0 {
+			delete(d.gone, minute)
+		}
+	}
+}
+
+// Allows reports whether an object that ended at a time may be deleted, in a replica that has some objects. Once it has
+// refused, it refuses until Release.
+func (d *Deletes) Allows(at time.Time, objects int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !at.After(d.released) {
+		return true
+	}
+	gone := 0
+	for minute := at.Unix()/60 - window; minute <= at.Unix()/60; minute++ {
+		gone += d.gone[minute]
+	}
+	d.held = d.held || gone > d.limit.Of(objects+gone)
+	return !d.held
+}
+
+// Held reports whether deletes are refused.
+func (d *Deletes) Held() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.held
+}
+
+// Newest returns the time, in that of the log, up to which a person who looks now knows what ended.
+func (d *Deletes) Newest() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.newest.After(d.released) {
+		return d.newest
+	}
+	return d.released
+}
+
+// Release allows the deletion of what ended up to a time, and counts what comes behind it.
+func (d *Deletes) Release(upTo time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.released, d.held = upTo, false
+	maps.DeleteFunc(d.gone, func(minute int64, _ int) bool { return minute*60 <= upTo.Unix() })
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+)
+
+var web = Key{Resource: 1, Namespace: "shop", Name: "web"}
+
+func seq(epoch, version uint64) sequence.Sequence {
+	return sequence.Sequence{Epoch: epoch, Version: version}
+}
+
+func ours(uid, version string, applied sequence.Sequence) Actual {
+	return Actual{Owner: Ours, UID: uid, Version: version, Applied: applied, Digest: 1}
+}
+
+const uid = "0a0a0a0a-0000-4000-8000-000000000001"
+
+func TestLearn_keeps_the_newest_event(t *testing.T) {
+	table := New(false)
+	id, learned := table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7), Position: 1}, 0)
+	assert.True(t, learned)
+	_, learned = table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 6), Position: 2}, 0)
+	assert.False(t, learned, "an older event")
+	_, learned = table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7), Position: 3}, 0)
+	assert.True(t, learned, "one that is told again may be whole")
+	_, learned = table.Learn(web, Desired{Claim: Whole, Sequence: seq(2, 3), Position: 4}, 0)
+	assert.True(t, learned, "one of a later epoch")
+	row := table.Get(id)
+	assert.Equal(t, web, row.Key)
+	assert.Equal(t, Desired{Claim: Whole, Sequence: seq(2, 3), Position: 4}, row.Desired)
+}
+
+func TestObserve_keeps_the_latest_version_of_an_object(t *testing.T) {
+	table := New(false)
+	id, changed := table.Observe(web, ours(uid, "9", seq(1, 7)))
+	assert.True(t, changed)
+	_, changed = table.Observe(web, ours(uid, "8", seq(1, 6)))
+	assert.False(t, changed, "a watch that is behind a write")
+	assert.Equal(t, seq(1, 7), table.Get(id).Actual.Applied)
+	_, changed = table.Observe(web, ours("another", "opaque", seq(1, 5)))
+	assert.True(t, changed, "another object of the name")
+	assert.Equal(t, ours("another", "opaque", seq(1, 5)), table.Get(id).Actual)
+	_, found := table.Vanish(web, uid)
+	assert.False(t, found, "the end of the one before")
+	_, found = table.Vanish(web, "another")
+	assert.True(t, found)
+	assert.Equal(t, Actual{}, table.Get(id).Actual)
+}
+
+func TestWritten_is_accepted_until_somebody_changes_it(t *testing.T) {
+	table := New(false)
+	id, _ := table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7)}, 0)
+	table.Written(id, ours(uid, "9", seq(1, 7)))
+	assert.True(t, table.Get(id).Accepted)
+	_, changed := table.Observe(web, ours(uid, "9", seq(1, 7)))
+	assert.False(t, changed, "the watch shows the write")
+	status := ours(uid, "10", seq(1, 7))
+	_, changed = table.Observe(web, status)
+	assert.False(t, changed, "a change outside of the content")
+	edit := ours(uid, "11", seq(1, 7))
+	edit.Digest = 2
+	_, changed = table.Observe(web, edit)
+	assert.True(t, changed)
+	assert.False(t, table.Get(id).Accepted)
+	table.Accept(id, 1)
+	assert.False(t, table.Get(id).Accepted, "content that was there before")
+	table.Accept(id, 2)
+	assert.True(t, table.Get(id).Accepted)
+}
+
+func TestPrune_claims_the_end_of_what_a_resync_did_not_tell(t *testing.T) {
+	table := New(false)
+	id, _ := table.Observe(web, ours(uid, "9", seq(1, 7)))
+	told, _ := table.Observe(Key{Resource: 1, Name: "told"}, ours(uid, "9", seq(1, 7)))
+	table.Learn(Key{Resource: 1, Name: "told"}, Desired{Claim: Whole, Sequence: seq(1, 6)}, 3)
+	assert.False(t, table.Prune(told, Desired{Claim: Gone}, 3))
+	assert.False(t, table.Prune(told, Desired{Claim: Gone}, 2), "a later resync has told it")
+	assert.True(t, table.Prune(id, Desired{Claim: Gone, Position: 5}, 3))
+	assert.False(t, table.Prune(id, Desired{Claim: Gone, Position: 5}, 3))
+	assert.Equal(t, Desired{Claim: Gone, Position: 5, Sequence: seq(1, 7)}, table.Get(id).Desired)
+}
+
+func TestDrop_removes_what_is_gone_on_both_sides(t *testing.T) {
+	table := New(false)
+	id, _ := table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 8)}, 0)
+	other, _ := table.Learn(Key{Resource: 1, Name: "other"}, Desired{Claim: Whole, Sequence: seq(1, 8)}, 0)
+	assert.True(t, table.Drop(id))
+	assert.False(t, table.Drop(id))
+	assert.False(t, table.Drop(other))
+	_, _, found := table.Find(web)
+	assert.False(t, found)
+	again, _ := table.Learn(Key{Resource: 2, Name: "new"}, Desired{Claim: Whole}, 0)
+	assert.Equal(t, id, again, "rows are used again")
+	rows, _ := table.Len()
+	assert.Equal(t, 2, rows)
+}
+
+// A million keys have to fit in 400 MiB with all else.
+func TestTable_takes_few_bytes_for_a_key(t *testing.T) {
+	const n = 100_000
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	table := New(false)
+	for i := range n {
+		k := Key{Resource: 1, Namespace: fmt.Sprintf("namespace-%02d", i%100), Name: fmt.Sprintf("configmap-%05d", i)}
+		table.Learn(k, Desired{Claim: Whole, Sequence: seq(1, uint64(i))}, 0)
+		table.Observe(k, ours(uid, "9", seq(1, 7)))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	perKey := int(after.HeapAlloc-before.HeapAlloc) / n
+	require.Less(t, perKey, 280, "bytes for a key")
+	t.Logf("%d bytes for a key", perKey)
+	runtime.KeepAlive(table)
+}

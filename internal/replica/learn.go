@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"hash/fnv"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+)
+
+// learn takes over a message of the log.
+func (r *run) learn(ctx context.Context, m event.Message) error {
+	defer func() { r.outstanding.read(&m) }()
+	e, err := event.Decode(m)
+	if err != nil {
+		r.counts.add("no-event")
+		return nil //nolint:nilerr // other programs' messages do not concern the replica
+	}
+	if err := e.OldFormat(); err != nil {
+		return err
+	}
+	res, isNew := r.selection.find(e)
+	if res == nil {
+		return nil
+	}
+	if isNew {
+		r.targets.open(ctx, res)
+	}
+	switch e.Op {
+	case event.Added, event.Updated, event.Deleted, event.Rejected:
+		r.learnObject(res, e)
+	case event.Gap:
+		r.learnGap(res, e)
+	case event.ResyncStarted, event.ResyncCompleted:
+		r.resyncs.learn(res, e)
+	}
+	if r.caughtUp {
+		r.prune(ctx)
+	}
+	return nil
+}
+
+// learnObject takes over an event of an object.
+func (r *run) learnObject(res *resource, e *event.Event) {
+	key := keys.Key{Resource: res.number, Namespace: e.Attr("namespace"), Name: e.Attr("name")}
+	seq, err := sequence.Parse(e.Attr("sequence"))
+	if err != nil || key.Name == "" || !res.covers(key.Namespace) {
+		return
+	}
+	desired := keys.Desired{
+		Claim: claimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")), At: e.Time(),
+	}
+	before, _, _ := r.table.Find(key)
+	id, learned := r.table.Learn(key, desired, r.resyncs.told(res, e))
+	if !learned {
+		return
+	}
+	r.count(before.Desired, desired)
+	r.bodies.put(e)
+	r.outstanding.add(id, e)
+	r.enqueue(id)
+}
+
+// count tells the guard of deletes what went and came back.
+func (r *run) count(before, now keys.Desired) {
+	switch was, is := before.Claim == keys.Gone, now.Claim == keys.Gone; {
+	case is && !was:
+		r.deletes.Went(now.At)
+	case was && !is:
+		r.deletes.CameBack(before.At)
+	}
+}
+
+func claimOf(e *event.Event) keys.Claim {
+	op := e.Op
+	if op == event.Rejected {
+		var refused struct{ Type string }
+		_ = json.Unmarshal(e.Data, &refused) // what cannot be read is no deletion
+		if op = e.OpOf(refused.Type); op != event.Deleted {
+			return keys.Rejected
+		}
+	}
+	switch {
+	case op == event.Deleted && e.Attr("reason") == "deselected":
+		return keys.Deselected
+	case op == event.Deleted:
+		return keys.Gone
+	case e.Attr("redacted") == "true":
+		return keys.Redacted
+	case e.Attr("datasize") != "", e.Attr("payload") == "metadata":
+		return keys.Reduced
+	default:
+		return keys.Whole
+	}
+}
+
+// originOf stands for a uid of the source.
+func originOf(uid string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(uid))
+	return h.Sum32()
+}

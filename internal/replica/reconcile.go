@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
+)
+
+// result is what came of a key.
+type result uint8
+
+const (
+	// settled: all is as it shall be.
+	settled result = iota
+	// again: the key is looked at again at once.
+	again
+	// later: it is looked at again after a wait, which grows.
+	later
+	// waits: it is looked at again when something changes.
+	waits
+	// waitsAWhile: also without that, after a time that grows.
+	waitsAWhile
+)
+
+// reconcile brings one object into the state that the log describes, or parks it.
+func (r *run) reconcile(ctx context.Context, id keys.ID) result {
+	row := r.table.Get(id)
+	res := r.selection.at(row.Resource)
+	switch r.targets.state(row.Resource) {
+	case unserved:
+		return r.park(id, noResource, "the target does not serve it")
+	case listing:
+		return waits // the end of the list looks at all keys
+	}
+	if r.stopped(&row) {
+		return waits // release looks at all keys
+	}
+	action := plan.Decide(row.Desired, row.Actual, row.Accepted, r.cfg.Config)
+	object := &object{run: r, id: id, row: row, res: res}
+	switch action.Do {
+	case plan.Park:
+		return r.park(id, action.Why, "")
+	case plan.Delete:
+		return object.delete(ctx)
+	case plan.Create, plan.Change, plan.Verify, plan.Recreate:
+		return object.write(ctx, action.Do)
+	default:
+		return r.settle(id, &row)
+	}
+}
+
+// settle says that all is as it shall be with a key.
+func (r *run) settle(id keys.ID, row *keys.Row) result {
+	r.parked.remove(id)
+	r.outstanding.handled(id)
+	r.bodies.drop(row.Desired.Position)
+	return settled
+}
+
+// park leaves a key until something changes.
+func (r *run) park(id keys.ID, why plan.Reason, detail string) result {
+	if r.parked.put(id, why, detail, time.Now()) {
+		r.said.Do(func() {
+			r.log.Info("an object waits", slog.String("reason", string(why)), slog.String("detail", detail),
+				slog.Any("object", r.table.Get(id).Key))
+		})
+	}
+	r.outstanding.handled(id)
+	return waits
+}
+
+// object is one that a worker is at.
+type object struct {
+	*run
+	id  keys.ID
+	row keys.Row
+	res *resource
+	// version is that of what is written; empty where nothing is.
+	version string
+	// upgraded: managedFields say that what the replica has once written by PUT is its own.
+	upgraded bool
+}
+
+// place returns where the object is in the target.
+func (o *object) place() write.Object {
+	target, _ := o.res.entry.Rules.Target(o.res.GroupResource(),
+		types.NamespacedName{Namespace: o.row.Namespace, Name: o.row.Name})
+	version := cmp.Or(o.version, o.targets.version(o.row.Resource), o.res.Version)
+	return write.Object{
+		Resource: o.res.GroupResource().WithVersion(version), Namespace: target.Namespace, Name: target.Name,
+	}
+}
+
+// delete deletes an object of ours, if the guard allows it.
+func (o *object) delete(ctx context.Context) result {
+	_, ours := o.table.Len()
+	if !o.deletes.Allows(o.row.Desired.At, ours) {
+		return o.park(o.id, heldDelete, "more objects went in an hour than the limit allows")
+	}
+	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)
+	if err != nil {
+		return later
+	}
+	return o.after(ctx, plan.Delete, a, nil)
+}
+
+// write brings the object into the state of its event.
+func (o *object) write(ctx context.Context, do plan.Do) result {
+	wanted, uid, res := o.desired(ctx)
+	if wanted == nil {
+		return res
+	}
+	if do == plan.Verify && o.right(ctx, wanted) {
+		return again
+	}
+	if do == plan.Verify && o.contests.has(o.id, time.Now()) {
+		return o.parkAWhile(contested, "somebody changes it back again and again")
+	}
+	o.annotate(wanted, uid)
+	if o.row.Actual.Owner == keys.Detached {
+		return o.existing(ctx, o.row.Actual, wanted)
+	}
+	body, err := json.Marshal(wanted)
+	if err != nil {
+		return o.park(o.id, invalid, err.Error())
+	}
+	answer, err := o.send(ctx, do, body)
+	if err != nil {
+		return later
+	}
+	return o.after(ctx, do, answer, wanted)
+}
+
+// right reports whether the target's object, which has the right sequence, says all that it shall say. Then its content
+// is accepted.
+func (o *object) right(ctx context.Context, wanted map[string]any) bool {
+	if o.row.Actual.Digest == clean.Digest(wanted) {
+		return o.table.Accept(o.id, o.row.Actual.Digest)
+	}
+	a, err := o.target.Get(ctx, o.place())
+	if err != nil || a.Outcome != write.Done {
+		return false
+	}
+	object, err := decode(a.Object)
+	if err != nil {
+		return false
+	}
+	actual := o.actualOf(o.res, o.row.Key, object)
+	if actual.Owner != keys.Ours || actual.Applied != o.row.Desired.Sequence || !clean.Covers(wanted, object) {
+		return false
+	}
+	o.table.Observe(o.row.Key, actual)
+	return o.table.Accept(o.id, actual.Digest)
+}
+
+// desired returns the object as it shall be in the target, without the annotations of its origin, and its uid in the
+// source. It returns nil where it cannot be written, and what came of it.
+func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string, res result) {
+	e, err := o.bodies.get(ctx, o.row.Desired.Position)
+	switch {
+	case errors.Is(err, errNoBody):
+		return nil, "", o.park(o.id, bodyMissing, "the log has removed the event; a resync publishes it again")
+	case err != nil:
+		return nil, "", later
+	}
+	whole := o.bodies.whole(ctx, e)
+	if whole == nil {
+		return nil, "", o.park(o.id, bodyMissing, "the log does not have what the patch applies to")
+	}
+	wanted, _, _ = whole.States()
+	o.version = e.Version
+	if why, skip := o.res.entry.Rules.Skips(o.res.GroupResource(), wanted); skip {
+		return nil, "", o.park(o.id, skipped, why)
+	}
+	if err := o.res.entry.Rules.Object(o.res.GroupResource(), wanted); err != nil {
+		return nil, "", o.park(o.id, invalid, err.Error())
+	}
+	for _, path := range o.yields.get(o.id) {
+		removeField(wanted, path)
+	}
+	if missing := o.remap(wanted); missing != "" {
+		return nil, "", o.park(o.id, noOwner, missing)
+	}
+	return wanted, e.Attr("objectuid"), settled
+}
+
+// annotate says in the object what it is a copy of.
+func (o *object) annotate(wanted map[string]any, uid string) {
+	metadata, _ := wanted["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	if annotations == nil {
+		annotations = make(map[string]any, 3)
+		metadata["annotations"] = annotations
+	}
+	annotations[clean.Origin] = o.res.origin(o.cfg.Cluster, o.row.Namespace, o.row.Name)
+	annotations[clean.OriginUID] = uid
+	annotations[clean.OriginSequence] = o.row.Desired.Sequence.String()
+}
+
+// send makes the request for a decision.
+func (o *object) send(ctx context.Context, do plan.Do, body []byte) (write.Answer, error) {
+	a := o.row.Actual
+	switch do {
+	case plan.Create:
+		return o.target.Create(ctx, o.place(), body)
+	case plan.Recreate:
+		return o.target.Delete(ctx, o.place(), types.UID(a.UID), a.Version)
+	default:
+		return o.target.Apply(ctx, o.place(), body, types.UID(a.UID), a.Version, o.cfg.Force)
+	}
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
+)
+
+// Ask returns how the replicas of a process are, whose HTTP server is at server: a URL, or host:port.
+func Ask(ctx context.Context, server string) ([]Replica, error) {
+	return ask(ctx, server, Path, http.MethodGet, nil)
+}
+
+// Resume lets a replica go on, or all of them if name is empty, and returns how they are then.
+func Resume(ctx context.Context, server, name string) ([]Replica, error) {
+	query := url.Values{}
+	if name != "" {
+		query.Set(paramReplica, name)
+	}
+	return ask(ctx, server, ResumePath, http.MethodPost, query)
+}
+
+func ask(ctx context.Context, server, path, method string, query url.Values) ([]Replica, error) {
+	client, err := endpoint.NewClient(server, path)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	answer, err := client.Ask(ctx, method, query)
+	if err != nil {
+		return nil, err
+	}
+	var said struct {
+		Answer
+		Refusal
+	}
+	switch err := json.Unmarshal(answer.Body, &said); {
+	case err == nil && said.Error != "":
+		return nil, fmt.Errorf("the process refuses: %s", inert.Line(said.Error))
+	case answer.Code == http.StatusForbidden:
+		return nil, errors.New("the process refuses: " + inert.Line(string(answer.Body)))
+	case err != nil || said.Replicas == nil:
+		return nil, answer.Stranger("has replicas")
+	}
+	return said.Replicas, nil
+}

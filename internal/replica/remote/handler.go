@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package remote lets a person ask a process how its replicas are, and lets them go on, over the process's HTTP server.
+//
+// GET /replicas tells; POST /replicas/resume lets replicas go on that a guard has stopped. Both answer an [Answer], or a
+// [Refusal], as JSON.
+package remote
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
+)
+
+// Path is where a [Handler] is served, and ResumePath is what changes something below it.
+const (
+	Path       = "/replicas"
+	ResumePath = Path + "/resume"
+)
+
+// paramReplica names a replica; without it all are meant.
+const paramReplica = "replica"
+
+// mostWaiting is how many objects that wait are told of a replica.
+const mostWaiting = 1000
+
+// Answer says of each replica how it is.
+type Answer struct {
+	Replicas []Replica `json:"replicas"`
+}
+
+// Replica is one replica.
+type Replica struct {
+	replica.Status
+	// Running is false in a process that does not lead.
+	Running bool `json:"running"`
+	// Waiting are objects that wait, at most a thousand.
+	Waiting []replica.Waiting `json:"waiting,omitempty"`
+}
+
+// Refusal says why nothing was done.
+type Refusal struct {
+	Error string `json:"error"`
+}
+
+// Handler serves [Path] and what is below it. A page of another site cannot make a browser ask for anything as itself.
+// That it cannot do so under another name is for the server to see to.
+func Handler(replicas []*replica.Replica) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, Tell(replicas))
+	})
+	mux.HandleFunc("POST "+ResumePath, func(w http.ResponseWriter, r *http.Request) {
+		code, err := resume(replicas, r)
+		if err != nil {
+			write(w, code, Refusal{err.Error()})
+			return
+		}
+		write(w, http.StatusOK, Tell(replicas))
+	})
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+// Tell returns how replicas are.
+func Tell(replicas []*replica.Replica) Answer {
+	a := Answer{Replicas: []Replica{}}
+	for _, r := range replicas {
+		status, running := r.Status()
+		waiting := r.Waiting()
+		slices.SortFunc(waiting, replica.Waiting.Compare)
+		a.Replicas = append(a.Replicas, Replica{status, running, waiting[:min(len(waiting), mostWaiting)]})
+	}
+	return a
+}
+
+func resume(replicas []*replica.Replica, r *http.Request) (code int, err error) {
+	query := r.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if name != paramReplica {
+			return http.StatusBadRequest, fmt.Errorf("parameter %q is not known; valid: %s", name, paramReplica)
+		}
+	}
+	wanted, found := query[paramReplica], false
+	for _, one := range replicas {
+		if len(wanted) > 0 && !slices.Contains(wanted, one.Name()) {
+			continue
+		}
+		found = true
+		if err := one.Resume(r.Context()); err != nil {
+			return http.StatusServiceUnavailable, fmt.Errorf("resume %s: %w", one.Name(), err)
+		}
+	}
+	if !found {
+		return http.StatusNotFound, fmt.Errorf("there is no replica %q", wanted)
+	}
+	return http.StatusOK, nil
+}
+
+func write(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // who asked has gone
+}

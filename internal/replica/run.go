@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
+)
+
+// Replica keeps objects of a target cluster in the state that a log describes. Its methods may be called while it runs.
+type Replica struct {
+	cfg Config
+
+	mu  sync.Mutex
+	now *run // nil while it does not run
+}
+
+// New returns a replica that does nothing until Run.
+func New(cfg Config) *Replica {
+	cfg.withDefaults()
+	return &Replica{cfg: cfg}
+}
+
+// errReplaced ends a run whose log was replaced by another one.
+var errReplaced = errors.New("the log was replaced by a new one")
+
+// Run replicates until ctx ends, and returns nil then. It returns an error where the log can never be read, or
+// credentials or addresses are of no use. Whatever fails otherwise is tried again, less and less often, without end: a
+// broker or an API server may be away for as long as it likes.
+func (p *Replica) Run(ctx context.Context) error {
+	for {
+		err := p.runOnce(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errReplaced):
+			p.cfg.Logger.Warn("the replica begins again", slog.Any("reason", err))
+		default:
+			return err
+		}
+	}
+}
+
+func (p *Replica) runOnce(ctx context.Context) error {
+	opened, err := p.cfg.OpenLog()
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	r, err := newRun(ctx, &p.cfg, opened)
+	if err != nil {
+		return err
+	}
+	p.set(r)
+	defer p.set(nil)
+	return r.run(ctx)
+}
+
+func (p *Replica) set(r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = r
+}
+
+// run is a replica from the beginning of a log on.
+type run struct {
+	cfg *Config
+	log *slog.Logger
+
+	source      Log
+	selection   *selection
+	table       *keys.Table
+	bodies      *bodies
+	outstanding *outstanding
+	parked      *parked
+	contests    *contests
+	yields      *yields
+	deletes     *guard.Deletes
+	epochs      *epochs
+	resyncs     *resyncs
+	targets     *targets
+	target      *write.Target
+	namespaces  *catalog.Namespaces
+	health      *health
+	counts      *counts
+	pruning     sync.WaitGroup
+	queue       workqueue.TypedRateLimitingInterface[keys.ID]
+	// retries says when parked keys are looked at without that anything has changed.
+	retries workqueue.TypedRateLimiter[keys.ID]
+
+	// caughtUp: the log was read up to the end that it had at the start. It is used by who reads the log; begun tells
+	// others.
+	caughtUp bool
+	begun    chan struct{}
+	// said bounds how often it is logged that an object waits.
+	said rate.Sometimes
+	// wrote has a value if an object was written since owners were looked for.
+	wrote chan struct{}
+}
+
+// Keys that fail are looked at again after these times, which double.
+const (
+	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
+	firstLook, lastLook   = time.Second, 5 * time.Minute
+)
+
+func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
+	released, err := loadState(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kube.NewClient(cfg.Target)
+	if err != nil {
+		return nil, err
+	}
+	offered, err := catalog.New(cfg.Target, client, catalog.Config{Watch: true, Log: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
+	namespaces, err := catalog.NewNamespaces(cfg.Target)
+	if err != nil {
+		return nil, err
+	}
+	target, err := write.New(cfg.Target)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{
+		cfg: cfg, log: cfg.Logger, source: opened, selection: newSelection(cfg), table: keys.New(cfg.remaps()),
+		bodies:      newBodies(opened),
+		outstanding: newOutstanding(), parked: newParked(), contests: newContests(), yields: newYields(), resyncs: newResyncs(),
+		deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: newEpochs(cfg.Follow, released.Epoch),
+		target: target, namespaces: namespaces, health: newHealth(), counts: newCounts(), begun: make(chan struct{}),
+		wrote: make(chan struct{}, 1), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstRetry, lastRetry)),
+		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstLook, lastLook),
+	}
+	r.targets = newTargets(r, client, offered)
+	return r, nil
+}
+
+// loadState waits for what a person has released.
+func loadState(ctx context.Context, cfg *Config) (Released, error) {
+	for backoff := (kube.Backoff{}); ; {
+		released, err := cfg.State.Load(ctx)
+		if err == nil {
+			return released, nil
+		}
+		cfg.Logger.Warn("the replica waits for its state", slog.Any("error", err))
+		if err := backoff.Wait(ctx, err); err != nil {
+			return Released{}, err
+		}
+	}
+}
+
+func (r *run) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.targets.catalog.Run(ctx) })
+	group.Go(func() error { return r.namespaces.Run(ctx) })
+	group.Go(func() error { return r.read(ctx) })
+	group.Go(func() error { r.wake(ctx); return nil })
+	group.Go(func() error { r.keep(ctx); return nil })
+	for range r.cfg.Workers {
+		group.Go(func() error { r.work(ctx); return nil })
+	}
+	group.Go(func() error { <-ctx.Done(); r.queue.ShutDown(); return nil })
+	err := group.Wait()
+	r.pruning.Wait()
+	r.targets.reading.Wait()
+	return err
+}
+
+// read reads the log until ctx ends.
+func (r *run) read(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := r.source.Read(ctx, event.Reading{
+		Span: event.Span{Start: event.Start{Newest: true}, Follow: true},
+		Each: r.learn, Counts: func(event.Message) bool { return true },
+		CaughtUp: func() { r.catchUp(ctx) },
+		Replaced: func() { cancel(errReplaced) }, // what was read of the old one is of no use
+	})
+	switch {
+	case errors.Is(context.Cause(ctx), errReplaced):
+		return errReplaced
+	case ctx.Err() == nil && err != nil:
+		return fmt.Errorf("read the log: %w", err)
+	default:
+		return nil
+	}
+}
+
+// catchUp begins to write: the log was read up to the end that it had.
+func (r *run) catchUp(ctx context.Context) {
+	rows, ours := r.table.Len()
+	r.log.Info("the log was read up to its end", slog.Int("objects", rows), slog.Int("written_before", ours))
+	r.caughtUp = true
+	close(r.begun)
+	r.prune(ctx)
+}
+
+// enqueue has a key looked at.
+func (r *run) enqueue(id keys.ID) { r.queue.Add(id) }
+
+// lookAtAll has all keys of a resource looked at: more is known of the target now.
+func (r *run) lookAtAll(res *resource) {
+	for id, row := range r.table.All() {
+		if row.Resource == res.number {
+			r.stopped(&row)
+			r.enqueue(id)
+		}
+	}
+}
+
+// work reconciles keys until the queue is shut down.
+func (r *run) work(ctx context.Context) {
+	select {
+	case <-r.begun:
+	case <-ctx.Done():
+		return
+	}
+	for {
+		id, down := r.queue.Get()
+		if down {
+			return
+		}
+		if ctx.Err() == nil {
+			r.requeue(id, r.reconcile(ctx, id))
+		}
+		r.queue.Done(id)
+	}
+}
+
+func (r *run) requeue(id keys.ID, res result) {
+	switch res {
+	case settled:
+		r.queue.Forget(id)
+		r.retries.Forget(id)
+	case again:
+		r.queue.Add(id)
+	case later:
+		r.queue.AddRateLimited(id)
+	case waits:
+		r.queue.Forget(id)
+	case waitsAWhile:
+		r.queue.Forget(id)
+		r.queue.AddAfter(id, r.retries.When(id))
+	}
+}
+
+// wake has parked keys looked at when what they wait for may have come.
+func (r *run) wake(ctx context.Context) {
+	for ctx.Err() == nil {
+		_, namespaces, _ := r.namespaces.Now()
+		_, served := r.targets.catalog.Now()
+		select {
+		case <-ctx.Done():
+		case <-namespaces:
+			r.lookAgain(noNamespace)
+		case <-served:
+			r.lookAgain(noResource)
+		case <-r.wrote:
+			r.lookAgain(noOwner)
+			_ = pause.For(ctx, time.Second) // ctx's error ends the loop
+		}
+	}
+}
+
+func (r *run) lookAgain(why plan.Reason) {
+	for _, id := range r.parked.waiting(why) {
+		r.enqueue(id)
+	}
+}
+
+// keepEvery is how often the replica says to the broker how far it is, and forgets what nothing needs.
+const keepEvery = time.Second
+
+// keep tells the broker how far the replica is, and forgets what is long past.
+func (r *run) keep(ctx context.Context) {
+	ended, next := map[keys.ID]struct{}{}, time.Now().Add(r.cfg.Remember)
+	for pause.For(ctx, keepEvery) == nil {
+		if now := time.Now(); now.After(next) {
+			next = now.Add(r.cfg.Remember)
+			ended = r.forgetEnds(ended)
+			r.contests.sweep(now)
+		}
+		marks, _, _ := r.outstanding.state()
+		if len(marks) == 0 {
+			continue
+		}
+		if err := r.source.Acknowledge(ctx, marks); ctx.Err() == nil {
+			r.health.setProgress(err)
+		}
+	}
+}
+
+// forgetEnds drops the keys that had ended already the last time, and returns those that have ended since.
+func (r *run) forgetEnds(before map[keys.ID]struct{}) map[keys.ID]struct{} {
+	ended := make(map[keys.ID]struct{})
+	for id, row := range r.table.All() {
+		if row.Desired.Claim != keys.Gone || row.Actual.Owner != keys.Absent {
+			continue
+		}
+		if _, again := before[id]; !again || !r.table.Drop(id) {
+			ended[id] = struct{}{}
+		}
+	}
+	return ended
+}

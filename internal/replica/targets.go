@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
+	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
+	"github.com/kube-eventbridge/kube-eventbridge/source/reader"
+)
+
+// targets reads the objects of the target that bear the replica's label, resource by resource.
+type targets struct {
+	run     *run
+	client  *kube.Client
+	catalog *catalog.Catalog
+	reading sync.WaitGroup
+
+	mu     sync.Mutex
+	states map[uint16]targetState // by resource
+	// versions are those in which the target's resources are read.
+	versions map[uint16]string
+}
+
+// targetState is how far a resource of the target is read.
+type targetState uint8
+
+const (
+	// unserved: the target does not serve it.
+	unserved targetState = iota
+	// listing: its objects are not all known.
+	listing
+	// synced: they are, so that what is not known does not exist.
+	synced
+)
+
+func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets {
+	return &targets{
+		run: r, client: client, catalog: offered, states: make(map[uint16]targetState),
+		versions: make(map[uint16]string),
+	}
+}
+
+// open begins to read a resource of the target, until ctx ends.
+func (t *targets) open(ctx context.Context, res *resource) {
+	t.set(res, listing)
+	t.reading.Go(func() {
+		for backoff := (kube.Backoff{}); ; {
+			err := t.read(ctx, res)
+			if ctx.Err() != nil {
+				return
+			}
+			// The target's versions begin again: what is known of it does not compare with what a list has.
+			t.run.log.Warn("the target is listed again", slog.String("resource", res.Resource), slog.Any("reason", err))
+			t.set(res, listing)
+			t.forget(res)
+			if backoff.Wait(ctx, err) != nil {
+				return
+			}
+		}
+	})
+}
+
+func (t *targets) set(res *resource, s targetState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.states[res.number] = s
+}
+
+// begin says that a resource is read in a version.
+func (t *targets) begin(res *resource, version string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.states[res.number], t.versions[res.number] = listing, version
+}
+
+// version returns the version in which a resource is read; empty where it is not.
+func (t *targets) version(number uint16) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.versions[number]
+}
+
+func (t *targets) state(number uint16) targetState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.states[number]
+}
+
+// forget removes what is known of the target's objects of a resource.
+func (t *targets) forget(res *resource) {
+	for _, row := range t.run.table.All() {
+		if row.Resource == res.number {
+			t.run.table.Vanish(row.Key, "")
+		}
+	}
+}
+
+// read reads a resource, in all of its scopes, once the target serves it. The error is ctx's, or says why a scope
+// cannot be read on.
+func (t *targets) read(ctx context.Context, res *resource) error {
+	served, err := t.served(ctx, res)
+	if err != nil {
+		return err
+	}
+	t.begin(res, served.Version)
+	scopes := t.namespaces(res)
+	var waiting atomic.Int32
+	waiting.Store(int32(len(scopes))) //nolint:gosec // few exist
+	group, ctx := errgroup.WithContext(ctx)
+	for _, namespace := range scopes {
+		stream := source.Stream{
+			Resource: served, Namespace: namespace, LabelSelector: clean.Label + "=" + t.run.cfg.Name,
+		}
+		f := &feed{run: t.run, res: res, stream: stream, listed: sync.OnceFunc(func() {
+			if waiting.Add(-1) == 0 {
+				t.set(res, synced)
+				t.run.lookAtAll(res)
+			}
+		})}
+		group.Go(func() error {
+			return (&reader.Reader{Client: t.client, Stream: stream, Feed: f, History: f, Observer: f}).Run(ctx)
+		})
+	}
+	return group.Wait()
+}
+
+// served waits until the target serves a resource, and returns it in the version that the log has, or in another one.
+func (t *targets) served(ctx context.Context, res *resource) (source.Resource, error) {
+	for {
+		offers, changed := t.catalog.Now()
+		if offers != nil {
+			if found := offers.Get(res.Group, res.GroupVersionResource.Resource); found != nil {
+				if same, ok := found.In(res.Version); ok {
+					return same, nil
+				}
+				return found.Versions[0], nil
+			}
+			t.set(res, unserved)
+			t.run.lookAtAll(res)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return source.Resource{}, ctx.Err()
+		}
+	}
+}
+
+// namespaces returns the target's namespaces that are read; an empty one for all.
+func (t *targets) namespaces(res *resource) (all []string) {
+	if !res.namespaced || len(res.entry.Namespaces) == 0 {
+		return []string{""}
+	}
+	for _, namespace := range res.entry.Namespaces {
+		if target, ok := res.entry.Rules.TargetNamespace(namespace); ok {
+			all = append(all, target)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// within returns which keys of a resource a scope of the source has, as far as the labels of the target's objects tell.
+// The error is ctx's.
+func (t *targets) within(ctx context.Context, res *resource, sc scope) (func(keys.Key) bool, error) {
+	if sc.LabelSelector == "" {
+		return func(keys.Key) bool { return true }, nil
+	}
+	if _, err := labels.Parse(sc.LabelSelector); err != nil {
+		return func(keys.Key) bool { return false }, nil //nolint:nilerr // nothing is known to be within
+	}
+	served, err := t.served(ctx, res)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[keys.Key]struct{})
+	stream := source.Stream{Resource: served, LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector}
+	for backoff := (kube.Backoff{}); ; {
+		_, err := kube.Current(ctx, t.client, stream, func(item *kube.Item) error {
+			if key, ok := keyOf(res, item.Namespace, item.Name); ok {
+				found[key] = struct{}{}
+			}
+			return nil
+		})
+		if err == nil {
+			break
+		}
+		if err := backoff.Wait(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+	return func(k keys.Key) bool { _, in := found[k]; return in }, nil
+}
+
+// keyOf returns the key of the source object that an object of the target is a copy of.
+func keyOf(res *resource, namespace, name string) (keys.Key, bool) {
+	from, ok := res.entry.Rules.Source(res.GroupResource(), types.NamespacedName{Namespace: namespace, Name: name})
+	return keys.Key{Resource: res.number, Namespace: from.Namespace, Name: from.Name}, ok && res.covers(from.Namespace)
+}
+
+// feed takes over what a scope of the target has. It implements what package source asks of the far side. Nothing is
+// held up: a change is put into the table where it is delivered.
+type feed struct {
+	run    *run
+	res    *resource
+	stream source.Stream
+	listed func()
+	// seen has the rows of a list under way; nil while there is none.
+	seen map[keys.ID]struct{}
+}
+
+// Admit implements [source.Feed].
+func (f *feed) Admit(ctx context.Context, _ string, _ int) (source.Ticket, error) {
+	return 0, ctx.Err()
+}
+
+// Deliver implements [source.Feed].
+func (f *feed) Deliver(c source.Change) {
+	defer c.Body.Release()
+	key, ok := keyOf(f.res, c.Namespace, c.Name)
+	if !ok {
+		return
+	}
+	if c.Op == source.Deleted {
+		if id, found := f.run.table.Vanish(key, c.UID); found {
+			f.run.enqueue(id)
+		}
+		return
+	}
+	id, changed := f.run.table.Observe(key, f.run.actual(f.res, key, c.Body.Bytes()))
+	if f.seen != nil {
+		f.seen[id] = struct{}{}
+	}
+	if changed {
+		f.run.enqueue(id)
+	}
+}
+
+// Resume implements [source.History]: a reader begins with a list.
+func (f *feed) Resume() (version string, known iter.Seq2[source.Ident, bool], ok bool) {
+	return "", nil, false
+}
+
+// Note implements [source.History].
+func (f *feed) Note(ctx context.Context, p source.Progress) error {
+	switch p.Kind {
+	case source.SnapshotStarted, source.Gap:
+		f.seen = make(map[keys.ID]struct{})
+	case source.Listed:
+		f.sweep()
+		f.listed()
+	}
+	return ctx.Err()
+}
+
+// sweep removes what a list lacks.
+func (f *feed) sweep() {
+	for id, row := range f.run.table.All() {
+		if row.Resource != f.res.number || row.Actual.Owner == keys.Absent {
+			continue
+		}
+		target, ok := f.res.entry.Rules.Target(f.res.GroupResource(), types.NamespacedName{Namespace: row.Namespace, Name: row.Name})
+		if _, seen := f.seen[id]; seen || !ok || f.stream.Namespace != "" && target.Namespace != f.stream.Namespace {
+			continue
+		}
+		if _, found := f.run.table.Vanish(row.Key, row.Actual.UID); found {
+			f.run.enqueue(id)
+		}
+	}
+	f.seen = nil
+}
+
+// State implements [source.Observer].
+func (f *feed) State(s source.State, err error) {
+	if s == source.Waiting {
+		f.run.health.targetFailed(f.stream.Name(), err)
+	} else {
+		f.run.health.targetAnswers(f.stream.Name())
+	}
+}
+
+// Restarted implements [source.Observer].
+func (f *feed) Restarted(string) {}
+
+// actual returns how the target has an object, of its JSON.
+func (r *run) actual(res *resource, key keys.Key, raw []byte) keys.Actual {
+	object, err := decode(raw)
+	if err != nil {
+		return keys.Actual{}
+	}
+	return r.actualOf(res, key, object)
+}
+
+// actualOf returns how the target has an object, which it changes.
+func (r *run) actualOf(res *resource, key keys.Key, object map[string]any) keys.Actual {
+	metadata, _ := object["metadata"].(map[string]any)
+	label := member(metadata, "labels", clean.Label)
+	origin := member(metadata, "annotations", clean.Origin)
+	a := keys.Actual{Owner: keys.Absent, Terminating: metadata["deletionTimestamp"] != nil}
+	a.UID, _ = metadata["uid"].(string)
+	a.Version, _ = metadata["resourceVersion"].(string)
+	isOurs := origin == res.origin(r.cfg.Cluster, key.Namespace, key.Name)
+	switch {
+	case label == r.cfg.Name && isOurs:
+		a.Owner = keys.Ours
+	case label == r.cfg.Name || isOurs:
+		a.Owner = keys.Detached
+	default:
+		return a
+	}
+	a.Origin = originOf(member(metadata, "annotations", clean.OriginUID))
+	a.Applied, _ = sequence.Parse(member(metadata, "annotations", clean.OriginSequence)) // what is unreadable is the oldest
+	a.Digest = r.digest(res, key, object)
+	return a
+}
+
+// digest stands for what an object of the target says, apart from what the API server adds. It changes the object.
+func (r *run) digest(res *resource, key keys.Key, object map[string]any) uint64 {
+	metadata, _ := object["metadata"].(map[string]any)
+	metadata["name"] = key.Name
+	if key.Namespace != "" {
+		metadata["namespace"] = key.Namespace
+	}
+	if err := res.entry.Rules.Object(res.GroupResource(), object); err != nil {
+		return 0
+	}
+	return clean.Digest(object)
+}
+
+func member(metadata map[string]any, of, name string) string {
+	texts, _ := metadata[of].(map[string]any)
+	text, _ := texts[name].(string)
+	return text
+}
+
+func decode(raw []byte) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var object map[string]any
+	if err := d.Decode(&object); err != nil {
+		return nil, err
+	}
+	if _, ok := object["metadata"].(map[string]any); !ok {
+		return nil, errors.New("an object without metadata")
+	}
+	return object, nil
+}
