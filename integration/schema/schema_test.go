@@ -63,7 +63,7 @@ buffer: {maxBytes: 1048576}
 `),
 	}
 	// The alternatives of the example, one sink at a time.
-	alternative := regexp.MustCompile(`(?m)^( *)# ([a-zA-Z]+:( \S+| ".*"| \{\})?)$`)
+	alternative := regexp.MustCompile(`(?m)^( *)# ((?:- )?[a-zA-Z]+:( \S+| ".*"| \{\})?)$`)
 	whole := alternative.ReplaceAll(files["the example"], []byte("$1$2"))
 	whole = regexp.MustCompile(`(?m)^      (nats|embedded|stdout):`).ReplaceAll(whole, []byte("      # $1:"))
 	files["the example's Kafka"] = onlyKafka(whole)
@@ -128,6 +128,7 @@ var beyond = map[string]string{
 	"pipelines_in_each_others_way":     "two pipelines",
 	"pipelines_of_one_name":            "two pipelines",
 	"pipelines_with_one_checkpoint":    "two pipelines",
+	"replicas_of_their_own_cluster":    "two places",
 	"selectors":                        "the grammar of selectors",
 	"servers_of_other_protocols":       "several schemes, and none",
 	"subjects":                         "the grammar of templates",

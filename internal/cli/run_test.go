@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/app/apptest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 )
@@ -38,6 +41,29 @@ func TestRun_names_what_only_the_API_server_knows_to_be_wrong_as_wrong_usage(t *
 			t.Errorf("%s: exit code %d, %s; want %d and %q", resources, code, stderr.String(), exit.Usage, want)
 		}
 	}
+}
+
+func TestRun_refuses_a_file_without_pipelines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "replicas.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(
+		"replicas: [{name: a, from: {cluster: c, pipeline: p, nats: {}}, resources: [{resource: configmaps}]}]"), 0o600))
+	for command, want := range map[string]string{
+		"run": file + " has replicas and no pipelines, so there is nothing to publish; run it with: " +
+			"kube-eventbridge replicate --config " + file,
+		"tail": file + " has no pipelines, so there is nothing to read back",
+	} {
+		var stderr output
+		code := execute(t.Context(), []string{command, "--config", file}, &cmdutil.Streams{Out: io.Discard, Err: &stderr})
+		assert.Equal(t, exit.Usage, code, command)
+		assert.Contains(t, stderr.String(), "error: "+want+"\n")
+	}
+}
+
+func TestRun_publishes_what_pipelines_have_and_leaves_replicas(t *testing.T) {
+	cfg := &config.Config{Pipelines: make([]config.Pipeline, 1), Replicas: make([]config.Replica, 1)}
+	require.NoError(t, onlyPipelines(cfg, "f"))
+	assert.Len(t, cfg.Pipelines, 1)
+	assert.Empty(t, cfg.Replicas)
 }
 
 var served = regexp.MustCompile(`address=(\S+)`)

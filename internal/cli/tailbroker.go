@@ -193,7 +193,10 @@ func sourceOf(file, pipeline string) (config.LogSource, error) {
 					p.Name, file)
 		}
 	}
-	if pipeline == "" {
+	switch {
+	case len(names) == 0:
+		return config.LogSource{}, exit.Usagef("%s has no pipelines, so there is nothing to read back", file)
+	case pipeline == "":
 		return config.LogSource{}, exit.Usagef("%s has several pipelines: choose one with --pipeline, of %s", file,
 			strings.Join(names, ", "))
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ type verdict struct {
 	Valid     bool            `json:"valid"`
 	Pipelines int             `json:"pipelines"`
 	Resources int             `json:"resources"`
+	Replicas  int             `json:"replicas,omitempty"`
 	Problems  config.Problems `json:"problems"`
 	Warnings  config.Problems `json:"warnings"`
 	// Unreached are those of whom it is not known, with --cluster.
@@ -83,6 +85,10 @@ func validate(ctx context.Context, s *cmdutil.Streams, f *validateFlags) error {
 		for _, p := range cfg.Pipelines {
 			v.Resources += len(p.Resources)
 		}
+		v.Replicas = len(cfg.Replicas)
+		for _, r := range cfg.Replicas {
+			v.Resources += len(r.Resources)
+		}
 	}
 	if f.cluster && v.Valid {
 		cfg.Kubernetes.Kubeconfig = cmp.Or(f.kubeconfig, cfg.Kubernetes.Kubeconfig)
@@ -105,14 +111,25 @@ func validate(ctx context.Context, s *cmdutil.Streams, f *validateFlags) error {
 			return nil
 		}
 		cmdutil.PrintWarnings(s.Err, warnings)
-		_, err := fmt.Fprintf(w, "%s: ok (%s, %s)\n", f.file, cmdutil.Counted(v.Pipelines, "pipeline"),
-			cmdutil.Counted(v.Resources, "resource"))
+		_, err := fmt.Fprintf(w, "%s: ok (%s)\n", f.file, v.counts())
 		for _, m := range v.Wildcards {
 			_, _ = fmt.Fprintf(w, "%s: %s matches %s now\n", m.Path, m.Resource, cmdutil.Counted(m.Count, "resource"))
 		}
 		return err
 	})
 	return errors.Join(printed, err)
+}
+
+// counts says how much there is of what the file has.
+func (v *verdict) counts() string {
+	var all []string
+	if v.Pipelines > 0 {
+		all = append(all, cmdutil.Counted(v.Pipelines, "pipeline"))
+	}
+	if v.Replicas > 0 {
+		all = append(all, cmdutil.Counted(v.Replicas, "replica"))
+	}
+	return strings.Join(append(all, cmdutil.Counted(v.Resources, "resource")), ", ")
 }
 
 // list returns p, and where there is none an empty one instead of nothing.

@@ -4,12 +4,14 @@ package config
 
 import "time"
 
-// Config is a whole file. [Load] and [FromArgs] return it complete: defaults are filled in, and every pipeline has
-// exactly one sink. What a key is for, and what it may be, is in the table of rules, at its name.
+// Config is a whole file. [Load] and [FromArgs] return it complete: defaults are filled in, there is a pipeline or a
+// replica, and every pipeline has exactly one sink. What a key is for, and what it may be, is in the table of rules, at
+// its name.
 type Config struct {
 	Cluster    string
 	Kubernetes Kubernetes
 	Pipelines  []Pipeline
+	Replicas   []Replica
 	// LeaderElection is nil where one process alone has this configuration.
 	LeaderElection *LeaderElection
 	// DataDir is where state is kept; see [Config.StateDir] for what empty means.
@@ -146,6 +148,52 @@ type KafkaAccess struct {
 	TLS *TLS
 	// SASL is nil where the brokers are not told who we are, or by a client certificate only.
 	SASL *SASL
+}
+
+// Replica keeps selected objects of the cluster in the state that a log of another cluster describes.
+type Replica struct {
+	// Name is the value of a label of the objects that are written, and stands in the names of consumers and groups.
+	Name      string
+	From      From
+	Resources []ReplicaResource
+	Into      Into
+	Existing  Existing
+	Conflicts Conflicts
+	Owned     Owned
+	Deletes   Deletes
+	OnEpoch   OnEpoch
+	Immutable Immutable
+	// Status says that the status of objects is written, too.
+	Status bool
+}
+
+// From is the log that a replica reads, and whose events in it count.
+type From struct {
+	Cluster, Pipeline string
+	LogSource
+}
+
+// ReplicaResource is one resource of a replica, in the namespaces of the source; in all of them if none is listed.
+type ReplicaResource struct {
+	Resource   ResourceName
+	Namespaces []string
+	// Ignore are paths, as jsonscan.ParsePath takes them, whose values belong to the cluster that is written to.
+	Ignore []string
+}
+
+// Into says how an object changes on its way.
+type Into struct {
+	// Namespaces are one to one, from the source's names to those that are written; others keep their names.
+	Namespaces map[string]string
+	// Labels and Annotations are added.
+	Labels, Annotations map[string]string
+}
+
+// Deletes says which objects are deleted.
+type Deletes struct {
+	Enabled    bool
+	Deselected Deselected
+	Limit      Limit
 }
 
 // LogSource is a log that is read: one of its fields is set.

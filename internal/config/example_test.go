@@ -15,7 +15,7 @@ import (
 )
 
 // A comment that is an alternative: "# " and a key, with a value or with more below it.
-var alternative = regexp.MustCompile(`(?m)^( *)# ([a-zA-Z]+:( \S+| ".*"| \{\})?)$`)
+var alternative = regexp.MustCompile(`(?m)^( *)# ((?:- )?[a-zA-Z]+:( \S+| ".*"| \{\})?)$`)
 
 func TestExample_is_valid_as_it_stands(t *testing.T) {
 	c, warnings, err := Load(exampleFile)

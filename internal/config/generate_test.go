@@ -112,7 +112,7 @@ func word(k *rules.Kind, path string) string {
 	default:
 		return map[rules.Form]string{
 			rules.TextForm: "text", rules.NumberForm: "number", rules.SwitchForm: "`true`, `false`", rules.DurationForm: "duration",
-			rules.SizeForm: "size", rules.OtherForm: "resource", rules.TextsForm: "mapping of texts",
+			rules.SizeForm: "size", rules.ShareForm: "number or percentage", rules.OtherForm: "resource", rules.TextsForm: "mapping of texts",
 		}[k.Form]
 	}
 }
@@ -131,6 +131,14 @@ func anchor(path string) string {
 var shown = map[string]string{
 	"cluster": "prod-eu-1", "pipelines.name": "audit", "pipelines.resources.resource": "deployments.apps",
 	"pipelines.sink.kafka.brokers": `["localhost:9092"]`, "pipelines.sink.kafka.sasl.mechanism": "scram-sha-512",
+	"replicas.name": "shop", "replicas.from.cluster": "prod-eu-2", "replicas.from.pipeline": "audit",
+	"replicas.from.kafka.brokers": `["localhost:9092"]`, "replicas.from.kafka.sasl.mechanism": "scram-sha-512",
+	"replicas.resources.resource": "deployments.apps",
+}
+
+// listed are the lists of which the example has an item.
+var listed = map[string]bool{
+	"pipelines": true, "pipelines.resources": true, "replicas": true, "replicas.resources": true,
 }
 
 // example writes keys, with what they are for, as lines that begin with indent. Those of a mapping that is absent by
@@ -142,7 +150,7 @@ func example(keys []rules.Rule, path, indent string, comment bool) string {
 		comment := comment || r.Standard == optional && at != "pipelines.sink.nats" || at == "server.admin"
 		below, _ := flat(&r.Kind, "")
 		if i > 0 && !comment && (below != nil || path == "" || path == "pipelines") ||
-			i > 0 && r.Standard == optional && !strings.Contains(path, "sink.") {
+			i > 0 && r.Standard == optional && !strings.Contains(path, "sink.") && !strings.HasPrefix(path, "replicas.") {
 			out.WriteString("\n")
 		}
 		mark, lead := "", indent
@@ -152,8 +160,8 @@ func example(keys []rules.Rule, path, indent string, comment bool) string {
 		for _, line := range wrapped(purpose(&r), 118-len(indent)) {
 			out.WriteString(indent + "# " + line + "\n")
 		}
-		if i == 0 && (path == "pipelines" || path == "pipelines.resources") {
-			lead = indent[:len(indent)-2] + "- "
+		if i == 0 && listed[path] {
+			lead, mark = indent[:len(indent)-2]+mark+"- ", ""
 			out.Reset()
 			for _, line := range wrapped(purpose(&r), 118-len(indent)) {
 				out.WriteString(indent[:len(indent)-2] + "# " + line + "\n")
@@ -203,13 +211,15 @@ func wrapped(text string, width int) (lines []string) {
 const (
 	resourcePattern = `^(\*|[a-z]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	durationPattern = `^[-+]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)|[0-9]+[dw])+)$`
+	namePattern     = `^([A-Za-z0-9][-.A-Za-z0-9]*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`
+	sharePattern    = `^([0-9]+|([0-9]|[1-9][0-9]|100)%)$`
 	sizePattern     = `^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$`
 )
 
 // patterns are of values that a function judges, as far as a schema can tell.
 var patterns = map[string]string{
 	listener:     `:[0-9]{1,5}$`,
-	aBroker.What: `^[^@/ ]+:[0-9]{1,5}$`,
+	aBroker.What: `^[^@/ ]+:[0-9]{1,5}$`, aLabelName.What: namePattern, anAddedAnnotation.What: namePattern,
 	aPath.What: `^\.?([-_$A-Za-z0-9]+|\[\*\]|\["[^"]+"\]|\['[^']+'\])` +
 		`(\.[-_$A-Za-z0-9]+|\[\*\]|\["[^"]+"\]|\['[^']+'\])*$`,
 }
@@ -234,6 +244,16 @@ func schemaOf(k *rules.Kind, standard string) object {
 		if len(needed) > 0 { // nothing written would lack it
 			m["type"], m["required"] = "object", needed
 		}
+		if k.Either != nil {
+			either := make([]object, len(k.Either))
+			for i, key := range k.Either {
+				either[i] = object{"required": []string{key}}
+				if properties[key].(object)["type"] == "array" {
+					either[i]["properties"] = object{key: object{"minItems": 1}}
+				}
+			}
+			m["type"], m["anyOf"] = "object", either
+		}
 		if last := len(k.Keys) - 1; last > 0 && len(k.Keys[last].Kind.Excluded) == last && k.Keys[0].Standard == optional {
 			m["maxProperties"] = 1
 		}
@@ -246,15 +266,20 @@ func schemaOf(k *rules.Kind, standard string) object {
 		if k.Distinct {
 			m["uniqueItems"] = true
 		}
-		if standard != required && standard != "[]" && standard != "" {
+		if standard != required && standard != optional && standard != "[]" && standard != "" {
 			m["default"] = strings.Split(strings.Trim(standard, "[]"), ", ")
 		}
 		return m
 	case rules.TextsForm:
-		return object{
-			"type":                 []string{"object", "null"},
-			"additionalProperties": object{"type": []string{"string", "number", "boolean"}},
+		values := object{"type": []string{"string", "number", "boolean"}}
+		m = object{"type": []string{"object", "null"}, "additionalProperties": values}
+		if k.Names != nil {
+			m["propertyNames"] = schemaOf(k.Names, "")
+			if pattern := schemaOf(k.Values, "")["pattern"]; pattern != nil {
+				values["pattern"] = pattern
+			}
 		}
+		return m
 	case rules.SwitchForm:
 		return object{"type": "boolean", "default": standard == "true"}
 	case rules.NumberForm:
@@ -268,6 +293,8 @@ func schemaOf(k *rules.Kind, standard string) object {
 		m = object{"type": []string{"string", "integer"}, "pattern": durationPattern, "minimum": 0, "maximum": 0}
 	case rules.SizeForm:
 		m = object{"type": []string{"string", "integer"}, "pattern": sizePattern, "minimum": 0}
+	case rules.ShareForm:
+		m = object{"type": []string{"string", "integer"}, "pattern": sharePattern, "minimum": 0}
 	case rules.OtherForm:
 		return object{"type": "string", "pattern": resourcePattern, "maxLength": 317}
 	case rules.TextForm:
@@ -341,7 +368,7 @@ made of the table in internal/config, by ` + "`go test ./internal/config -update
 - A relative path of a file or a directory is relative to the directory of this file.
 - ` + "`" + `run --config` + "`" + ` goes by the file when it changes, or at once at SIGHUP; a file that is wrong changes nothing. ` + "`" + `cluster` + "`" + `, ` + "`" + `kubernetes` + "`" + `, ` + "`" + `dataDir` + "`" + `, ` + "`" + `server` + "`" + `, ` + "`" + `leaderElection` + "`" + `, ` + "`" + `log.format` + "`" + ` and the embedded server's address and directory take a restart.
 - Secrets never stand in the file. Keys that end in ` + "`File` or `Env`" + ` name a file or an environment variable that holds one.
-- ` + "`[]`" + ` in a path stands for each item of a list. A mapping that may be left out, and has a default of its own when it is written, is marked *optional*.
+- ` + "`[]`" + ` in a path stands for each item of a list. A mapping that may be left out, and has a default of its own when it is written, is marked *optional*, and so are replicas.
 `
 
 const exampleHead = `# yaml-language-server: $schema=config.schema.json

@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/filter"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 )
 
 type (
@@ -27,7 +28,7 @@ type (
 )
 
 // Short names for the table.
-var choice, list = rules.Choice, rules.List
+var choice, list, textsOf = rules.Choice, rules.List, rules.TextsOf
 
 const required, optional = rules.Required, rules.Optional
 
@@ -35,7 +36,7 @@ const required, optional = rules.Required, rules.Optional
 func ParseDuration(text string) (time.Duration, error) { return rules.ParseDuration(text) }
 
 // whole is the kind of a file.
-var whole = mapping(fileKeys)
+var whole = mapping(fileKeys).WithEither("pipelines", "replicas")
 
 func mapping(keys []rule) rules.Kind {
 	all := make([]rules.Rule, len(keys))
@@ -50,6 +51,7 @@ func forToken(k rules.Kind) rules.Kind    { return k.OnlyWith("mechanism", mecha
 
 const (
 	ends         = " (at most 63, a letter or digit at both ends)"
+	dnsLabel     = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	listener     = "an address to listen on"
 	resourceForm = "write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps"
 	labelForm    = "write one as kubectl -l takes it, such as app=web,tier!=cache"
@@ -63,7 +65,10 @@ var (
 
 	aText, aNumber, aSwitch, aDuration, texts = rules.Text, rules.Number, rules.Switch, rules.Duration, rules.Texts
 
-	aSize     = rules.Kind{Form: rules.SizeForm, What: "a size", Write: sizeForm}
+	aSize  = rules.Kind{Form: rules.SizeForm, What: "a size", Write: sizeForm}
+	aLimit = rules.Kind{
+		Form: rules.ShareForm, What: "a limit", Write: "write a part such as 20%, or a number of objects such as 50",
+	}
 	aResource = rules.Kind{
 		Form: rules.OtherForm, What: "the name of a resource", Write: resourceForm,
 		Check: func(s string) error { return new(ResourceName).UnmarshalText([]byte(s)) },
@@ -73,10 +78,20 @@ var (
 		"use letters, digits, - and ."+ends+", or leave it out")
 	aPipelineName = rules.Matching(`^[A-Za-z0-9]([-_A-Za-z0-9]{0,61}[A-Za-z0-9])?$`, "a name",
 		"use letters, digits, - and _"+ends)
-	aNamespace = rules.Matching(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, "a namespace",
+	aNamespace = rules.Matching(dnsLabel, "a namespace",
 		"use lower-case letters, digits and -"+ends+", or leave it out for all")
 	aLeaseName = rules.Valid(func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 },
 		"the name of a Lease", "use lower-case letters, digits, - and .")
+
+	aSourceName = rules.Matching(`^[A-Za-z0-9]([-.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`, "a name",
+		"use letters, digits, - and ."+ends)
+	aReplicaName = rules.Matching(dnsLabel, "a name", "use lower-case letters, digits and -"+ends)
+	aMapped      = rules.Matching(dnsLabel, "a namespace", "use lower-case letters, digits and -"+ends)
+	aLabelName   = rules.Checked(checkAdded, "the name of a label", "write one such as example.com/team")
+	aLabelValue  = rules.Matching(`^([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$`, "the value of a label",
+		"use letters, digits, - _ and ."+ends)
+	anAddedAnnotation = rules.Checked(func(s string) error { return checkAdded(strings.ToLower(s)) },
+		"the name of an annotation", "write one such as example.com/team")
 
 	aLabelSelector = rules.Checked(checkLabels, "a label selector", labelForm).OrEmpty()
 	aFieldSelector = rules.Valid(func(s string) bool {
@@ -89,6 +104,7 @@ var (
 	}, "a text", "").OrEmpty()
 	aPath         = pathThat(func(jsonscan.Path) error { return nil })
 	aRedactedPath = pathThat(redact.CheckPath)
+	anIgnoredPath = pathThat(checkIgnored)
 	anAnnotation  = rules.Checked(checkAnnotation, "the name of an annotation", "write one such as example.com/team")
 
 	aFile = rules.Kind{What: "a text", Check: func(s string) error {
@@ -156,6 +172,31 @@ func checkAnnotation(s string) error {
 		return rules.ErrNot
 	}
 	return redact.CheckAnnotation(s)
+}
+
+var uidPath = jsonscan.MustParsePath("metadata.uid")
+
+// checkIgnored refuses what identifies an object.
+func checkIgnored(p jsonscan.Path) error {
+	if _, err := clean.New(clean.Config{Ignore: []jsonscan.Path{p}}); err != nil {
+		return err
+	}
+	if uidPath.Within(p) {
+		return fmt.Errorf("path %q: each cluster gives an object a uid of its own; name something else", p)
+	}
+	return nil
+}
+
+// checkAdded checks the name of a label or an annotation that is added to an object.
+func checkAdded(s string) error {
+	switch {
+	case len(validation.IsQualifiedName(s)) > 0:
+		return rules.ErrNot
+	case strings.HasPrefix(s, clean.Domain):
+		return fmt.Errorf("%q begins with %s, which is for what the program writes itself; use another prefix", s,
+			clean.Domain)
+	}
+	return nil
 }
 
 func checkSubject(s string) error {

@@ -34,6 +34,7 @@ func (c *checker) rules() {
 			"%v is less than what pipelines[].buffer.maxBytes ask for and the others need; raise it, or lower theirs",
 			c.Buffer.MaxBytes)
 	}
+	c.replicas()
 	c.servers()
 	if c.LeaderElection != nil {
 		c.election(c.LeaderElection)

@@ -19,20 +19,29 @@ import (
 
 // resources checks each resource of a pipeline, and against those before it whose names mean the same plural.
 func (c *checker) resources(path string, p *Pipeline) {
-	before := map[string][]*Resource{}
 	for i := range p.Resources {
 		at, r := fmt.Sprintf("%s.resources[%d]", path, i), &p.Resources[i]
-		mean := r.Resource.meaning()
 		checkSpelling(c, at+".resource", r.Resource)
-		c.scope(at, r, mean)
+		c.scope(at, r)
 		c.selection(at, r)
 		c.operations(at, r)
+	}
+	c.overlaps(path, p.Resources, "an object belongs to one stream of a pipeline; give them different namespaces or "+
+		"groups, or move one to another pipeline")
+}
+
+// overlaps refuses each resource that may name the same objects as one before it. The rest of the message says what is
+// allowed.
+func (c *checker) overlaps(path string, resources []Resource, rest string) {
+	before := map[string][]*Resource{}
+	for i := range resources {
+		r := &resources[i]
+		mean := r.Resource.meaning()
 		for _, o := range before[mean.plural] {
 			if r.Resource != (ResourceName{}) && mean.overlaps(meaning{o.Resource, mean.plural}) &&
 				shareNamespace(r.Namespaces, o.Namespaces) {
-				c.Once(at+".resource",
-					"%v may name the same objects as %v before it, and an object belongs to one stream of a pipeline; "+
-						"give them different namespaces or groups, or move one to another pipeline", r.Resource, o.Resource)
+				c.Once(fmt.Sprintf("%s.resources[%d].resource", path, i), "%v may name the same objects as %v before it, and %s",
+					r.Resource, o.Resource, rest)
 			}
 		}
 		before[mean.plural] = append(before[mean.plural], r)
@@ -71,10 +80,14 @@ func (r ResourceName) builtin() bool {
 	return found || builtin.Plural(r.Plural, r.Group, !r.unresolved()) != ""
 }
 
+// known returns what is known of it, whatever the cluster.
+func (r ResourceName) known() (builtin.Known, bool) {
+	return builtin.Find(r.meaning().plural, r.Group, !r.unresolved())
+}
+
 // scope refuses namespaces of a resource that Kubernetes has by itself, and that is in none.
-func (c *checker) scope(path string, r *Resource, mean meaning) {
-	known, found := builtin.Find(mean.plural, r.Resource.Group, !r.Resource.unresolved())
-	switch {
+func (c *checker) scope(path string, r *Resource) {
+	switch known, found := r.Resource.known(); {
 	case !found || known.Namespaced:
 	case len(r.Namespaces) > 0:
 		c.Add(path+".namespaces", "resource %v is cluster-scoped and cannot be read in namespace %q; remove its namespaces",

@@ -29,8 +29,10 @@ var fileKeys = []rule{
 		is the uid of namespace kube-system, which is unique and hard to read.`},
 	{"kubernetes", mapping(kubernetesKeys), "", `How the API server is found; empty means in-cluster, then $KUBECONFIG
 		and ~/.kube/config.`},
-	{"pipelines", list(mapping(pipelineKeys)).Some(), required, `What is published where. Each pipeline has a position
-		of its own: one that waits for its broker stops no other.`},
+	{"pipelines", list(mapping(pipelineKeys)).Also("pipeline"), "", `What is published where. Each pipeline has a position of its own:
+		one that waits for its broker stops no other. A file has pipelines, replicas or both.`},
+	{"replicas", list(mapping(replicaKeys)).Also("replica"), optional, `Objects that are kept in the state that the log of
+		another cluster describes. They are written to the cluster of kubernetes. The command replicate does that.`},
 	{"leaderElection", mapping(electionKeys), optional, `Lets several processes with this configuration run, of which
 		one publishes, and another takes over where that one ends. It needs brokers and checkpoints that all of them
 		reach. Absent: one process runs.`},
@@ -159,6 +161,73 @@ var resourceKeys = []rule{
 		encoding.redact.`},
 }
 
+var replicaKeys = []rule{
+	{"name", aReplicaName, required, `Lower-case letters, digits and - (at most 63). The name is in a label of every
+		object that the replica writes, in metrics, and in the names of its NATS consumer and its Kafka group. Under
+		another name a replica does not know these objects as its own. Required.`},
+	{"from", mapping(fromKeys).WithEither("nats", "kafka"), "", `The log: one of nats and kafka, and which events in it
+		count.`},
+	{"resources", list(mapping(replicaResourceKeys)).Some(), required, `What is written, of what the pipeline publishes.
+		An object belongs to one entry: list a resource twice only with different namespaces. Required.`},
+	{"into", mapping(intoKeys), "", `What is changed in objects on their way.`},
+	{"existing", choice("refuse", "adopt", "overwrite"), "refuse", `What becomes of an object that is there and was not
+		written by the replica: refuse leaves it as it is and reports it, adopt makes it the replica's and leaves the
+		fields of others, overwrite replaces it as a whole.`},
+	{"conflicts", choice("yield", "force"), "yield", `Who has a field that another manager owns: yield leaves it to that
+		manager and reports it, force takes it.`},
+	{"owned", choice("skip", "drop", "remap"), "skip", `What becomes of an object with a controlling owner, as a
+		ReplicaSet of a Deployment: skip leaves it to the owner's controller in the cluster that is written to, drop
+		writes it without its owner, remap with the owner that the replica wrote.`},
+	{"deletes", mapping(deletesKeys), "", `What is deleted.`},
+	{"onEpoch", choice("hold", "follow"), "hold", `What follows when the etcd of the log's cluster was restored, or the
+		cluster rebuilt: hold stops the replica until it is resumed, follow writes the older states.`},
+	{"immutable", choice("park", "recreate"), "park", `What follows when the log has another value of a field that
+		cannot change: park leaves the object as it is and reports it, recreate deletes it and creates it again.`},
+	{"status", aSwitch, "false", `true writes the status of objects, too.`},
+}
+
+var fromKeys = []rule{
+	{"cluster", aSourceName, required, `The cluster whose objects are read, by its name in events. Required.`},
+	{"pipeline", aPipelineName, required, `The pipeline that published them. It has to publish whole objects.
+		Required.`},
+	{"nats", mapping(natsLogKeys), optional, `A JetStream stream of a NATS server.`},
+	{"kafka", mapping(kafkaLogKeys).Without("nats"), optional, `A topic of a Kafka cluster, or several.`},
+}
+
+var replicaResourceKeys = []rule{
+	{"resource", aResource.Also("apiVersion", "group", "kind"), required, `plural[.group] as kubectl takes it: configmaps,
+		deployments.apps. Objects are written in the version that the log has. Required.`},
+	{"namespaces", list(aNamespace).Unique(), "[]", `The namespaces in the log's cluster; empty means all.`},
+	{"ignore", list(anIgnoredPath).Unique().Also("ignoreChanges", "ignoreFields"), "[]", `Fields that belong to the
+		cluster that is written to, such as spec.replicas where a HorizontalPodAutoscaler sets it. The replica does
+		not write them.`},
+}
+
+var intoKeys = []rule{
+	{"namespaces", textsOf(aMapped, aMapped), "{}", `Other names for namespaces, such as {shop: shop-copy}. A
+		namespace without another name keeps its own. No two may have the same name.`},
+	{"labels", textsOf(aLabelName, aLabelValue), "{}", `Labels that are added to every object, such as
+		{example.com/from: prod-eu-1}.`},
+	{"annotations", textsOf(anAddedAnnotation, aText), "{}", `Annotations that are added to every object.`},
+}
+
+var deletesKeys = []rule{
+	{"enabled", aSwitch, "true", `false deletes nothing: objects that are gone in the log's cluster stay.`},
+	{"deselected", choice("keep", "delete"), "keep", `What becomes of an object that exists in the log's cluster and that
+		its pipeline does not select any more.`},
+	{"limit", aLimit, "20%", `The most deletions in an hour: a part of the replica's objects in percent, of which 5 are
+		always allowed, or a number. Above it deletions wait until the replica is resumed. 100% is no limit.`},
+}
+
+var natsLogKeys = slices.Concat([]rule{natsServersKey, {"stream", aStream, "KUBERNETES", `The JetStream stream.`}},
+	natsAccessKeys)
+
+var kafkaLogKeys = slices.Concat([]rule{
+	kafkaBrokersKey,
+	{"topic", aTopicTemplate, encode.DefaultTopic, `The topic, or the template of several, as in sink.kafka.topic of the
+		pipeline.`},
+}, kafkaAccessKeys)
+
 var encodingKeys = []rule{
 	{"mode", choice("binary", "structured"), "binary", `binary puts CloudEvents attributes into headers, structured puts
 		them and the object into one JSON document.`},
@@ -223,11 +292,23 @@ var natsUserKeys = []rule{
 	},
 }
 
+// natsAccessKeys say as whom a NATS server is used, and how the connection is protected.
+var natsAccessKeys = slices.Concat([]rule{
+	{"tokenFile", aFile, "", `Who we are: at most one of tokenFile, tokenEnv, user with a password, nkeyFile, credsFile.
+		Secrets never stand in this file; it names the files and environment variables that hold them, read at
+		start.`},
+}, natsUserKeys, []rule{
+	{"tls", mapping(natsTLSKeys), optional, `TLS beyond what the scheme tls:// says: whom to trust, and a client
+		certificate. Remove it where neither is needed.`},
+})
+
+var natsServersKey = rule{
+	"servers", list(aServer).Some().Also("url", "urls"), "[nats://localhost:4222]",
+	`Any of the servers of one cluster; schemes nats, tls, ws, wss.`,
+}
+
 var natsKeys = slices.Concat([]rule{
-	{
-		"servers", list(aServer).Some().Also("url", "urls"), "[nats://localhost:4222]",
-		`Any of the servers of one cluster; schemes nats, tls, ws, wss.`,
-	},
+	natsServersKey,
 	{"stream", aStream, "KUBERNETES", `The JetStream stream; it is created if it is missing, with the limits below, and
 		else checked.`},
 	{"subject", aSubject, encode.DefaultSubject, `Each object needs a subject of its own: with {group}, {resource},
@@ -241,13 +322,7 @@ var natsKeys = slices.Concat([]rule{
 	{"duplicateWindow", aDuration.AtLeast(10 * seconds), "2m", `How long the server recognises repeated events by their
 		id, at least 10s and at most maxAge; longer costs its memory.`},
 	{"replicas", aNumber.Between(1, 5), "1", `How many servers hold the stream, 1 to 5; 3 survives the loss of one.`},
-	{"tokenFile", aFile, "", `Who we are: at most one of tokenFile, tokenEnv, user with a password, nkeyFile, credsFile.
-		Secrets never stand in this file; it names the files and environment variables that hold them, read at
-		start.`},
-}, natsUserKeys, []rule{
-	{"tls", mapping(natsTLSKeys), optional, `TLS beyond what the scheme tls:// says: whom to trust, and a client
-		certificate. Remove it where neither is needed.`},
-})
+}, natsAccessKeys)
 
 var natsTLSKeys = []rule{
 	{"caFile", aFile, "", `Certificate authorities in PEM; empty means the system's.`},
@@ -256,11 +331,13 @@ var natsTLSKeys = []rule{
 	{"serverName", aText, "", `The name in the server's certificate; empty means the host of the URL.`},
 }
 
-var kafkaKeys = []rule{
-	{
-		"brokers", list(aBroker).Some().Unique().Also("bootstrapServers", "bootstrap.servers", "servers"), required,
-		`Some brokers of the cluster, host:port; they tell of the others. Required.`,
-	},
+var kafkaBrokersKey = rule{
+	"brokers", list(aBroker).Some().Unique().Also("bootstrapServers", "bootstrap.servers", "servers"), required,
+	`Some brokers of the cluster, host:port; they tell of the others. Required.`,
+}
+
+var kafkaKeys = slices.Concat([]rule{
+	kafkaBrokersKey,
 	{"topic", aTopicTemplate, encode.DefaultTopic, `Several topics by {pipeline}, {cluster}, {group}, {version} and
 		{resource}, as in "kubernetes.{group}.{resource}".`},
 	{"create", mapping(createKeys), optional, `Makes a topic that is missing; remove it to have that refused.`},
@@ -271,6 +348,10 @@ var kafkaKeys = []rule{
 	},
 	{"tombstones", aSwitch, "false", `true adds a record without a value behind the deletion of an object, so that
 		compaction removes what is left of it.`},
+}, kafkaAccessKeys)
+
+// kafkaAccessKeys say as whom brokers are used, and how connections are protected.
+var kafkaAccessKeys = []rule{
 	{"tls", mapping(kafkaTLSKeys), optional, `TLS to the brokers; {} trusts the system's certificate authorities. Remove
 		it where connections are not protected.`},
 	{

@@ -4,8 +4,12 @@ package config
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
 )
 
 type (
@@ -37,6 +41,18 @@ type (
 	Compression string
 	// Mechanism is how a Kafka broker is told who we are.
 	Mechanism string
+	// Existing says what becomes of an object that a replica finds and has not written.
+	Existing string
+	// Conflicts says who has a field that another manager owns.
+	Conflicts string
+	// Owned says what becomes of an object that has a controlling owner.
+	Owned string
+	// Deselected says what becomes of an object that exists and is not selected any more.
+	Deselected string
+	// OnEpoch says what follows when the source's etcd was restored, or its cluster rebuilt.
+	OnEpoch string
+	// Immutable says what follows when a change is in a field that cannot change.
+	Immutable string
 )
 
 // Values of these types.
@@ -90,6 +106,26 @@ const (
 	ScramSHA256 Mechanism = "scram-sha-256"
 	ScramSHA512 Mechanism = "scram-sha-512"
 	OAuthBearer Mechanism = "oauthbearer"
+
+	ExistingRefuse    Existing = "refuse"
+	ExistingAdopt     Existing = "adopt"
+	ExistingOverwrite Existing = "overwrite"
+
+	ConflictsYield Conflicts = "yield"
+	ConflictsForce Conflicts = "force"
+
+	OwnedSkip  Owned = "skip"
+	OwnedDrop  Owned = "drop"
+	OwnedRemap Owned = "remap"
+
+	DeselectedKeep   Deselected = "keep"
+	DeselectedDelete Deselected = "delete"
+
+	OnEpochHold   OnEpoch = "hold"
+	OnEpochFollow OnEpoch = "follow"
+
+	ImmutablePark     Immutable = "park"
+	ImmutableRecreate Immutable = "recreate"
 )
 
 // patch reports whether the payload says nothing to who does not have the event before.
@@ -116,3 +152,31 @@ func (s *Size) UnmarshalText(text []byte) error {
 
 // String returns the size as Kubernetes writes it.
 func (s Size) String() string { return resource.NewQuantity(int64(s), resource.BinarySI).String() }
+
+// Limit is a number of objects, or a part of them in percent, written as 50 or 20%.
+type Limit struct {
+	Number  int
+	Percent bool
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *Limit) UnmarshalText(text []byte) error {
+	digits, percent := strings.CutSuffix(string(text), "%")
+	n, err := strconv.ParseUint(digits, 10, 31)
+	switch {
+	case err != nil:
+		return rules.ErrNot
+	case percent && n > 100:
+		return fmt.Errorf("%s is out of range; write 0%% to 100%%", text)
+	}
+	*l = Limit{int(n), percent}
+	return nil
+}
+
+// String returns the limit as it is written in the file.
+func (l Limit) String() string {
+	if l.Percent {
+		return strconv.Itoa(l.Number) + "%"
+	}
+	return strconv.Itoa(l.Number)
+}

@@ -3,6 +3,7 @@
 package wiring
 
 import (
+	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event/kafkalog"
@@ -22,6 +23,17 @@ type Reading struct {
 	Subjects []string
 	Wait     bool
 	Notice   func(line string)
+}
+
+// ReplicaLog is the log of a replica. Of its topics' template only what the replica does not know is left.
+func ReplicaLog(r *config.Replica) config.LogSource {
+	from := r.From.LogSource
+	if from.Kafka != nil {
+		k := *from.Kafka
+		k.Topic = TopicsOf(k.Topic, checkpoint.Identity{Pipeline: r.From.Pipeline, Cluster: r.From.Cluster})
+		from.Kafka = &k
+	}
+	return from
 }
 
 // OpenLog returns the log of a source. It reads the files of secrets.

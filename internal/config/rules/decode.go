@@ -249,8 +249,11 @@ func (d *Document) texts(node ast.Node, path string, v reflect.Value, k *Kind) {
 
 var variablePattern = regexp.MustCompile(`^\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Z_][A-Z0-9_]*)$`)
 
+// numeric are the forms whose values may be numbers in YAML.
+var numeric = []Form{NumberForm, DurationForm, SizeForm, ShareForm}
+
 func (d *Document) scalar(node ast.Node, path string, v reflect.Value, k *Kind) {
-	text, ok := textOf(node, k.Form == NumberForm || k.Form == DurationForm || k.Form == SizeForm)
+	text, ok := textOf(node, slices.Contains(numeric, k.Form))
 	if b, isBool := node.(*ast.BoolNode); k.Form == SwitchForm {
 		text, ok = strconv.FormatBool(isBool && b.Value), isBool
 	}

@@ -155,7 +155,7 @@ func (d *Document) body(data []byte) ast.Node {
 		}
 	}
 	if body == nil || body.Type() == ast.NullType {
-		d.add("", "is empty; it needs at least pipelines, "+seeExample)
+		d.add("", "is empty; it needs pipelines or replicas, "+seeExample)
 		return nil
 	}
 	return body

@@ -41,21 +41,25 @@ type Kind struct {
 	Limits
 	Listing
 	Relations
-	// Keys are those of a mapping.
-	Keys []Rule
+	// Keys are those of a mapping. If Either is not nil, one of those has to be there.
+	Keys   []Rule
+	Either []string
+	// Names and Values are those of a mapping of texts; nil: it takes any.
+	Names, Values *Kind
 }
 
 // Form is how YAML writes a value.
 type Form int
 
-// The forms. A value of OtherForm reads a text by itself, and one of SizeForm also a number; TextsForm is a mapping of
-// any keys to texts.
+// The forms. A value of OtherForm reads a text by itself, and one of SizeForm or ShareForm also a number. TextsForm is
+// a mapping of any keys to texts.
 const (
 	TextForm Form = iota
 	NumberForm
 	SwitchForm
 	DurationForm
 	SizeForm
+	ShareForm
 	OtherForm
 	ListForm
 	MappingForm
@@ -138,6 +142,16 @@ func (k Kind) SameIn(form func(string) string) Kind { k.Same = form; return k }
 
 // Hidden values are not repeated in messages.
 func (k Kind) Hidden() Kind { k.Secret = true; return k }
+
+// WithEither of the keys in a mapping.
+func (k Kind) WithEither(keys ...string) Kind { k.Either = keys; return k }
+
+// TextsOf is a mapping of names to values.
+func TextsOf(names, values Kind) Kind {
+	k := Texts
+	k.Names, k.Values = &names, &values
+	return k
+}
 
 // Choice is one of some texts.
 func Choice(values ...string) Kind {

@@ -42,6 +42,10 @@ func (c *Report) value(path string, v reflect.Value, k *Kind) {
 		for i := range k.Keys {
 			c.key(path, v, k, &k.Keys[i])
 		}
+		if k.Either != nil && !slices.ContainsFunc(k.Either, func(key string) bool { return given(fieldOf(v, key)) }) {
+			c.Add(Join(path, k.Either[0]), "is missing or empty, and so is %s; give one of them",
+				strings.Join(k.Either[1:], ", "))
+		}
 	case ListForm:
 		if k.NonEmpty && v.Len() == 0 {
 			c.Add(path, "none is given; %s", cmp.Or(k.Item.Write, k.valid()))
@@ -58,10 +62,28 @@ func (c *Report) value(path string, v reflect.Value, k *Kind) {
 			}
 			seen[same] = true
 		}
-	case TextsForm, SwitchForm, OtherForm:
+	case TextsForm:
+		c.texts(path, v, k)
+	case SwitchForm, OtherForm, ShareForm:
 	default:
 		if wrong := k.wrong(v); wrong != "" {
 			c.Once(path, "%s", wrong)
+		}
+	}
+}
+
+// texts checks the names and the values of a mapping of texts.
+func (c *Report) texts(path string, v reflect.Value, k *Kind) {
+	if k.Names == nil {
+		return
+	}
+	for name, value := range v.Seq2() {
+		at := Join(path, name.String())
+		if wrong := k.Names.wrong(name); wrong != "" {
+			c.Once(at, "%s", wrong)
+		}
+		if wrong := k.Values.wrong(value); wrong != "" {
+			c.Once(at, "%s", wrong)
 		}
 	}
 }

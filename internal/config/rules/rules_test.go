@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,19 @@ type host struct {
 	UserFile string
 	Ports    []int
 	Part     *part
+	Most     share
+	Tags     map[string]string
+}
+
+// share is a number, or a part in percent.
+type share struct{ text string }
+
+func (s *share) UnmarshalText(text []byte) error {
+	s.text = string(text)
+	if strings.Trim(s.text, "0123456789%") != "" {
+		return ErrNot
+	}
+	return nil
 }
 
 type part struct{ Kind, Other string }
@@ -44,13 +58,18 @@ var hosts = Mapping([]Rule{
 	{Key: "userFile", Kind: Text.Without("name")},
 	{Key: "ports", Kind: List(Number).Some().Unique(), Standard: "[80, 443]"},
 	{Key: "part", Kind: Mapping(parts), Standard: Optional},
-})
+	{Key: "most", Kind: Kind{Form: ShareForm, What: "a share", Write: "write 5 or 20%"}},
+	{Key: "tags", Kind: TextsOf(Matching("^[a-z]+$", "a tag", "use letters"), Matching("^[0-9]*$", "a number", "use digits"))},
+}).WithEither("name", "part")
 
 func TestDecode_fills_in_what_is_written_and_defaults(t *testing.T) {
 	var got host
-	d := Decode("f", []byte("wait: 90s\npart:\n  kind: two\n"), &got, &hosts)
+	d := Decode("f", []byte("wait: 90s\npart:\n  kind: two\nmost: 5\ntags: {a: 1}\n"), &got, &hosts)
 	require.Empty(t, d.Problems())
-	want := host{Name: "web", Replicas: 1, Wait: 90 * time.Second, Ports: []int{80, 443}, Part: &part{Kind: "two"}}
+	want := host{
+		Name: "web", Replicas: 1, Wait: 90 * time.Second, Ports: []int{80, 443}, Part: &part{Kind: "two"},
+		Most: share{"5"}, Tags: map[string]string{"a": "1"},
+	}
 	assert.Equal(t, want, got)
 	other := want
 	other.Wait, other.Part = 0, &part{Kind: "one"}
@@ -59,9 +78,9 @@ func TestDecode_fills_in_what_is_written_and_defaults(t *testing.T) {
 
 func TestReport_says_what_is_wrong_where_and_what_is_valid(t *testing.T) {
 	for text, want := range map[string]string{
-		"nam: a":                      "f:1:1: nam: is not a key here, did you mean name?; valid keys: name, replicas, wait, userFile, ports, part",
+		"nam: a":                      "f:1:1: nam: is not a key here, did you mean name?; valid keys: name, replicas, wait, userFile, ports, part, most, tags",
 		"user: a":                     "f:1:1: user: is not a key here, as a secret never stands in this file; use userFile",
-		"kind: one":                   "f:1:1: kind: is not a key here, but in part; valid keys: name, replicas, wait, userFile, ports, part",
+		"kind: one":                   "f:1:1: kind: is not a key here, but in part; valid keys: name, replicas, wait, userFile, ports, part, most, tags",
 		"part: {type: one}":           "f:1:8: part.type: is not a key here, did you mean kind?; valid keys: kind, other",
 		"part: {kind: on}":            `f:1:14: part.kind: "on" is not a choice, did you mean one?; valid: one, two`,
 		"part: {}":                    "f:1:1: part.kind: is missing; valid: one, two",
@@ -76,6 +95,11 @@ func TestReport_says_what_is_wrong_where_and_what_is_valid(t *testing.T) {
 		"userFile: u":                 "f:1:11: userFile: is there beside name; keep one",
 		"wait: 0s\nwait: 1m":          "f:2:1: wait: is there twice, first in line 1; keep one",
 		"name: *a":                    "f:1:7: name: anchors, aliases and merge keys are not supported; write the value out, in quotes if it begins with *",
+		"most: a few":                 `f:1:7: most: "a few" is not a share; write 5 or 20%`,
+		"most: [5]":                   "f:1:1: most: is a list, not a share; write 5 or 20%",
+		"tags: {A: 1}":                `f:1:8: tags.A: "A" is not a tag; use letters`,
+		"tags: {a: b}":                `f:1:8: tags.a: "b" is not a number; use digits`,
+		"name: \"\"":                  "f:1:7: name: is missing or empty, and so is part; give one of them",
 		"part: {kind: one, other: x}": "f:1:26: part.other: is not for kind one, but for two; remove it",
 	} {
 		var got host
