@@ -92,7 +92,7 @@ func (c *clusters) replicaConfig(name string, entries ...replica.Entry) replica.
 	}
 	return replica.Config{
 		Name: name, Cluster: "east", Pipeline: "audit",
-		OpenLog: func() (replica.Log, error) {
+		OpenLog: func(bool) (replica.Log, error) {
 			return natslog.Connect(natslog.Config{
 				Servers: []string{c.nats.URL()}, Stream: "KUBERNETES", SubjectPerObject: true, Durable: name, Wait: true,
 				Subjects: []string{"k8s.east.>"},

@@ -55,7 +55,7 @@ func newRoot(s *cmdutil.Streams) *cobra.Command {
 	root.SetErr(s.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRunCommand(s), newTailCommand(s), newRBACCommand(s), checkpointcmd.New(s), newStatusCommand(s),
-		newResyncCommand(s), newAsyncAPICommand(s),
+		newResyncCommand(s), newReplicateCommand(s), newAsyncAPICommand(s),
 		newValidateCommand(s), newVersionCommand(s))
 	refuseOtherShells(root)
 	return root

@@ -21,8 +21,11 @@ type Config struct {
 	Name string
 	// Cluster and Pipeline say which events of the log count.
 	Cluster, Pipeline string
-	// OpenLog connects to the log. It is called again if the log was replaced by another one.
-	OpenLog func() (Log, error)
+	// OpenLog connects to the log. It is called again if the log was replaced by another one. PerObject says that each
+	// object has a subject of its own; it is false once HasOwnSubject was.
+	OpenLog func(perObject bool) (Log, error)
+	// HasOwnSubject reports whether the subject of an event is of its object alone; nil if a log has no subjects.
+	HasOwnSubject func(*event.Event) bool
 
 	// Target is the cluster that is written to.
 	Target *rest.Config

@@ -27,6 +27,9 @@ func (r *run) learn(ctx context.Context, m event.Message) error {
 	if res == nil {
 		return nil
 	}
+	if r.perObject && !e.Op.Marker() && !r.cfg.HasOwnSubject(e) {
+		return errShared
+	}
 	if isNew {
 		r.targets.open(ctx, res)
 	}

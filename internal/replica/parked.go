@@ -58,6 +58,13 @@ func (p *parked) put(id keys.ID, why plan.Reason, detail string, now time.Time) 
 	return !found || before.Reason != why
 }
 
+// reason returns why a key waits; empty where it does not.
+func (p *parked) reason(id keys.ID) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.all[id].Reason)
+}
+
 // remove says that a key does not wait any more.
 func (p *parked) remove(id keys.ID) {
 	p.mu.Lock()

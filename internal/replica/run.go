@@ -28,6 +28,9 @@ import (
 type Replica struct {
 	cfg Config
 
+	// shared: objects of the log share subjects.
+	shared bool
+
 	mu  sync.Mutex
 	now *run // nil while it does not run
 }
@@ -41,25 +44,36 @@ func New(cfg Config) *Replica {
 // errReplaced ends a run whose log was replaced by another one.
 var errReplaced = errors.New("the log was replaced by a new one")
 
+// errShared ends a run that has read the newest event of each subject only.
+var errShared = errors.New("objects share subjects")
+
 // Run replicates until ctx ends, and returns nil then. It returns an error where the log can never be read, or
 // credentials or addresses are of no use. Whatever fails otherwise is tried again, less and less often, without end: a
 // broker or an API server may be away for as long as it likes.
 func (p *Replica) Run(ctx context.Context) error {
 	for {
 		err := p.runOnce(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil
-		case errors.Is(err, errReplaced):
-			p.cfg.Logger.Warn("the replica begins again", slog.Any("reason", err))
-		default:
+		}
+		if !p.again(err) {
 			return err
 		}
 	}
 }
 
+// again reports whether the replica has to begin again.
+func (p *Replica) again(err error) bool {
+	p.shared = p.shared || errors.Is(err, errShared)
+	begins := errors.Is(err, errShared) || errors.Is(err, errReplaced)
+	if begins {
+		p.cfg.Logger.Info("the log is read from its beginning", slog.Any("reason", err))
+	}
+	return begins
+}
+
 func (p *Replica) runOnce(ctx context.Context) error {
-	opened, err := p.cfg.OpenLog()
+	opened, err := p.cfg.OpenLog(!p.shared)
 	if err != nil {
 		return err
 	}
@@ -68,6 +82,7 @@ func (p *Replica) runOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.perObject = p.cfg.HasOwnSubject != nil && !p.shared
 	p.set(r)
 	defer p.set(nil)
 	return r.run(ctx)
@@ -105,6 +120,8 @@ type run struct {
 	// retries says when parked keys are looked at without that anything has changed.
 	retries workqueue.TypedRateLimiter[keys.ID]
 
+	// perObject: the newest event of each subject is read, so that an object needs one of its own.
+	perObject bool
 	// caughtUp: the log was read up to the end that it had at the start. It is used by who reads the log; begun tells
 	// others.
 	caughtUp bool

@@ -104,6 +104,18 @@ func (t *targets) state(number uint16) targetState {
 	return t.states[number]
 }
 
+// busy reports whether objects of a resource are being listed.
+func (t *targets) busy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.states {
+		if s == listing {
+			return true
+		}
+	}
+	return false
+}
+
 // forget removes what is known of the target's objects of a resource.
 func (t *targets) forget(res *resource) {
 	for _, row := range t.run.table.All() {

@@ -14,6 +14,8 @@ import (
 // Log is a log whose connections have an end.
 type Log interface {
 	event.Log
+	event.Bodies
+	event.Progress
 	Close()
 }
 
@@ -23,6 +25,12 @@ type Reading struct {
 	Subjects []string
 	Wait     bool
 	Notice   func(line string)
+	// Name is what the broker calls the reader, and Reader the durable consumer or consumer group that tells how far it
+	// is; empty for defaults, and for none.
+	Name, Reader string
+	// SubjectPerObject and Whole are as in [natslog.Config].
+	SubjectPerObject bool
+	Whole            []string
 }
 
 // ReplicaLog is the log of a replica. Of its topics' template only what the replica does not know is left.
@@ -47,6 +55,7 @@ func OpenLog(from config.LogSource, r Reading) (Log, error) {
 func openNATSLog(from *config.NATSLog, r Reading) (_ Log, err error) {
 	cfg := natslog.Config{
 		Servers: from.Servers, Stream: from.Stream, Subjects: r.Subjects, Wait: r.Wait, Notice: r.Notice,
+		Name: r.Name, Durable: r.Reader, SubjectPerObject: r.SubjectPerObject, Whole: r.Whole,
 	}
 	if cfg.Auth, cfg.TLS, err = NATSAccess(&from.NATSAccess); err != nil {
 		return nil, &exit.InputError{Err: err}
@@ -59,7 +68,7 @@ func openNATSLog(from *config.NATSLog, r Reading) (_ Log, err error) {
 }
 
 func openKafkaLog(from *config.KafkaLog, r Reading) (_ Log, err error) {
-	cfg := kafkalog.Config{Brokers: from.Brokers, Topic: from.Topic, Notice: r.Notice}
+	cfg := kafkalog.Config{Brokers: from.Brokers, Topic: from.Topic, Notice: r.Notice, ClientID: r.Name, Group: r.Reader}
 	if cfg.Auth, cfg.TLS, err = KafkaAccess(&from.KafkaAccess); err != nil {
 		return nil, &exit.InputError{Err: err}
 	}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
+)
+
+// replicator is a process that replicates.
+type replicator struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	api      *rest.Config
+	replicas []*replica.Replica
+	registry *prometheus.Registry
+	// candidate is nil where no other process can lead.
+	candidate *election.Candidate
+}
+
+// Replicate keeps the replicas of a configuration in the state that their logs describe, until ctx ends, and then
+// returns nil. It returns an error if it cannot begin, or if a replica must not go on. Of the options, those about
+// events on the standard output are not used.
+func Replicate(ctx context.Context, o Options) error {
+	at := &slog.LevelVar{}
+	at.Set(level(o.Config.Log.Level))
+	p := &replicator{cfg: o.Config, log: newLogger(o.Err, o.Config.Log, at), registry: prometheus.NewRegistry()}
+	if o.Klog != nil {
+		o.Klog(slog.New(quiet{p.log.Handler()}))
+	}
+	memory := newMemoryLimit(p.log)
+	memory.apply()
+	if err := p.prepare(o.Build); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	servers, err := p.listen()
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var served errgroup.Group
+	for _, s := range servers {
+		served.Go(func() error { return s.serve(serving) })
+	}
+	served.Go(func() error { memory.follow(serving); return nil })
+	group.Go(func() error { return p.lead(ctx) })
+	err = group.Wait()
+	stop()
+	if failed := served.Wait(); err == nil {
+		err = failed
+	}
+	if err == nil {
+		p.log.Info("stopped")
+	}
+	return err
+}
+
+// prepare makes the replicas and what tells of them.
+func (p *replicator) prepare(build Build) (err error) {
+	if p.api, err = wiring.RestConfig(p.cfg.Kubernetes, build.UserAgent()); err != nil {
+		return err
+	}
+	for i := range p.cfg.Replicas {
+		c, err := wiring.Replica(p.cfg, &p.cfg.Replicas[i], p.api, p.log)
+		if err != nil {
+			return err
+		}
+		p.replicas = append(p.replicas, replica.New(c))
+	}
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerClientMetrics(p.registry)
+	registerBuildInfo(p.registry, build)
+	p.registry.MustRegister(replica.Metrics(p.replicas))
+	if p.cfg.LeaderElection != nil {
+		p.candidate, err = candidate(p.cfg, p.api, p.log)
+	}
+	return err
+}
+
+// lead replicates, while this process leads if several may.
+func (p *replicator) lead(ctx context.Context) error {
+	if p.candidate == nil {
+		return p.replicate(ctx)
+	}
+	return p.candidate.Run(ctx, func(ctx context.Context, t election.Term) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(t.Held, stop)()
+		return p.replicate(ctx)
+	})
+}
+
+// replicate runs all replicas until ctx ends. One that has to end ends alone: the others go on.
+func (p *replicator) replicate(ctx context.Context) error {
+	var group errgroup.Group
+	errs := make([]error, len(p.replicas))
+	for i, r := range p.replicas {
+		group.Go(func() error {
+			if errs[i] = r.Run(ctx); errs[i] != nil {
+				p.log.Error("a replica has ended", slog.String("replica", r.Name()), slog.Any("error", errs[i]))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs
+	return errors.Join(errs...)
+}
+
+// listen opens the addresses of metrics and probes, and of what changes something if that has one of its own.
+func (p *replicator) listen() (servers []endpointServer, err error) {
+	c := &p.cfg.Server
+	l, err := open(c.Listen, "server.listen")
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	handler := remote.Handler(p.replicas)
+	mux.Handle(remote.Path, endpoint.Unchanging(c.Admin == "", handler))
+	mux.Handle(remote.ResumePath, endpoint.Unchanging(c.Admin == "", handler))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", p.ready)
+	p.log.Info("serving /replicas /metrics /livez /readyz", "address", l.Addr().String())
+	servers = append(servers, endpointServer{l, endpoint.Known(c.Listen, mux)})
+	if c.Admin == "" {
+		return servers, nil
+	}
+	if l, err = open(c.Admin, "server.admin"); err != nil {
+		return nil, errors.Join(err, servers[0].Close())
+	}
+	p.log.Info("serving POST /replicas/resume", "address", l.Addr().String())
+	admin := http.NewServeMux()
+	admin.Handle(remote.Path, handler)
+	admin.Handle(remote.ResumePath, handler)
+	return append(servers, endpointServer{l, endpoint.Known(c.Admin, admin)}), nil
+}
+
+// unreadyLag is how far a replica may be behind its log.
+const unreadyLag = time.Minute
+
+// ready answers whether the replicas follow their logs. A process that does not lead is ready.
+func (p *replicator) ready(w http.ResponseWriter, _ *http.Request) {
+	if p.candidate != nil && !p.candidate.Leads() {
+		_, _ = w.Write([]byte("ok: another process leads\n"))
+		return
+	}
+	for _, r := range p.replicas {
+		s, running := r.Status()
+		why := ""
+		switch {
+		case !running:
+			why = "it does not run"
+		case !s.CaughtUp:
+			why = "it reads the log up to its end first"
+		case s.HeldEpoch != 0:
+			why = "the source's versions begin again; see: kube-eventbridge replicate resume"
+		case s.HeldDeletes:
+			why = "deletes are held; see: kube-eventbridge replicate resume"
+		case s.Lag > unreadyLag:
+			why = "it is " + s.Lag.Round(time.Second).String() + " behind the log"
+		default:
+			continue
+		}
+		http.Error(w, "replica "+r.Name()+": "+why, http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// CompareReplicas prints what the replicas of a configuration would write, and writes nothing. The error is
+// [ErrDifferent] if there is anything.
+func CompareReplicas(ctx context.Context, o Options, out io.Writer) error {
+	at := &slog.LevelVar{}
+	at.Set(slog.LevelWarn)
+	p := &replicator{cfg: o.Config, log: newLogger(o.Err, o.Config.Log, at), registry: prometheus.NewRegistry()}
+	if o.Klog != nil {
+		o.Klog(slog.New(quiet{p.log.Handler()}))
+	}
+	if err := p.prepare(o.Build); err != nil {
+		return err
+	}
+	different := false
+	for _, r := range p.replicas {
+		err := r.Compare(ctx, func(d replica.Difference) error {
+			different = true
+			_, err := io.WriteString(out, lineOfDifference(r.Name(), &d))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if different {
+		return ErrDifferent
+	}
+	return nil
+}
+
+// ErrDifferent says that replicas would write something.
+var ErrDifferent = errors.New("the target differs from what the log says")
+
+func lineOfDifference(name string, d *replica.Difference) string {
+	object := d.Name
+	if d.Namespace != "" {
+		object = d.Namespace + "/" + d.Name
+	}
+	line := name + ": " + d.Do + " " + d.Resource + " " + object
+	if d.Why != "" {
+		line += " (" + d.Why + ")"
+	}
+	return line + "\n" + d.Diff
+}

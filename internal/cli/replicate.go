@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/app"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
+)
+
+func newReplicateCommand(s *cmdutil.Streams) *cobra.Command {
+	var file string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "replicate --config FILE",
+		Short: "Keep objects of a cluster in the state that the log of another one describes",
+		Long: "Read the logs that the file's replicas name, and keep the objects that they select in the cluster of the file " +
+			"as in the cluster\nthat the log is of.\n\n" +
+			"With --dry-run print what would be created, changed and deleted, write nothing, and end with 1 if there is " +
+			"anything.\n\nThe first SIGINT or SIGTERM stops reading and waits for what is under way; the second ends the " +
+			"process at once.",
+		Example: "  kube-eventbridge replicate --config replica.yaml\n" +
+			"  kube-eventbridge replicate --config replica.yaml --dry-run\n" +
+			"  kube-eventbridge replicate status\n  kube-eventbridge replicate resume shop",
+		Args: cmdutil.NoArgs("replicas are in the file: --config FILE"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadReplicas(s, file)
+			if err != nil {
+				return err
+			}
+			o := app.Options{Config: cfg, File: file, Out: s.Out, Err: s.Err, Klog: s.Klog, Build: s.Build}
+			if dryRun {
+				return app.CompareReplicas(cmd.Context(), o, s.Text())
+			}
+			return app.Replicate(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "the configuration file")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be written, and write nothing")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	cmd.AddCommand(newReplicateStatusCommand(s), newReplicateResumeCommand(s))
+	return cmd
+}
+
+// loadReplicas returns the configuration of a file that has replicas.
+func loadReplicas(s *cmdutil.Streams, file string) (*config.Config, error) {
+	if file == "" {
+		return nil, exit.Usagef("nothing to replicate: give --config FILE")
+	}
+	cfg, warnings, err := config.Load(file)
+	if err != nil {
+		return nil, cmdutil.Reported(err, warnings)
+	}
+	cmdutil.PrintWarnings(s.Err, warnings)
+	if len(cfg.Replicas) == 0 {
+		return nil, exit.Usagef("%s has no replicas: add replicas, or publish with: kube-eventbridge run --config %s", file,
+			file)
+	}
+	return cfg, nil
+}
+
+func newReplicateStatusCommand(s *cmdutil.Streams) *cobra.Command {
+	f := bridgeFlags{}
+	var output string
+	cmd := &cobra.Command{
+		Use:     "status [--config FILE | --server ADDRESS]",
+		Short:   "Say how the replicas of a process that runs are, and which objects wait",
+		Example: "  kube-eventbridge replicate status\n  kube-eventbridge replicate status -o json",
+		Args:    cmdutil.NoArgs("the process is named by --config FILE or --server ADDRESS"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.askReplicas(cmd.Context(), s, output, remote.Ask)
+		},
+	}
+	f.add(cmd)
+	cmdutil.AddOutputFlag(cmd, &output)
+	return cmd
+}
+
+func newReplicateResumeCommand(s *cmdutil.Streams) *cobra.Command {
+	f := bridgeFlags{admin: true}
+	var output string
+	cmd := &cobra.Command{
+		Use:   "resume [REPLICA] [--config FILE | --server ADDRESS]",
+		Short: "Let replicas go on that a guard has stopped",
+		Long: "Let a replica make the deletes that it holds because they are more than its limit, and follow a source whose " +
+			"etcd was restored or\nwhose cluster was rebuilt. What is released stays released when the process is started " +
+			"again. What comes later is guarded as before.\nLook at replicate status first.",
+		Example: "  kube-eventbridge replicate resume shop",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return f.askReplicas(cmd.Context(), s, output, func(ctx context.Context, server string) ([]remote.Replica, error) {
+				return remote.Resume(ctx, server, name)
+			})
+		},
+	}
+	f.add(cmd)
+	cmdutil.AddOutputFlag(cmd, &output)
+	return cmd
+}
+
+func (f *bridgeFlags) askReplicas(
+	ctx context.Context, s *cmdutil.Streams, output string,
+	ask func(context.Context, string) ([]remote.Replica, error),
+) error {
+	server, from, err := f.address(inert.NewWriter(s.Err))
+	if err != nil {
+		return err
+	}
+	all, err := ask(ctx, server)
+	if err != nil {
+		return unreached("ask for replicas", err, server, from)
+	}
+	return cmdutil.PrintAs(s.Text(), output, remote.Answer{Replicas: all}, func(w io.Writer) error {
+		return printReplicas(w, all)
+	})
+}
+
+// printReplicas writes how replicas are, for a person.
+func printReplicas(w io.Writer, all []remote.Replica) error {
+	for _, r := range all {
+		if _, err := io.WriteString(w, replicaLine(&r)+"\n"); err != nil {
+			return err
+		}
+		for _, o := range r.Waiting {
+			name := o.Name
+			if o.Namespace != "" {
+				name = o.Namespace + "/" + name
+			}
+			line := fmt.Sprintf("  %s %s: %s", o.Resource, name, o.Reason)
+			if o.Detail != "" {
+				line += " (" + o.Detail + ")"
+			}
+			if _, err := io.WriteString(w, line+"\n"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func replicaLine(r *remote.Replica) string {
+	switch {
+	case !r.Running:
+		return r.Name + ": does not run in this process"
+	case !r.CaughtUp:
+		return r.Name + ": reads the log up to its end"
+	}
+	line := r.Name + ": " + cmdutil.Counted(r.Objects, "object") + ", " + strconv.Itoa(r.Pending) + " pending"
+	if r.Lag > 0 {
+		line += ", " + r.Lag.Round(time.Second).String() + " behind"
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.Parked)) {
+		line += ", " + strconv.Itoa(r.Parked[reason]) + " wait: " + string(reason)
+	}
+	if r.HeldDeletes {
+		line += "; DELETES ARE HELD"
+	}
+	if r.HeldEpoch != 0 {
+		line += "; STOPPED: the source's versions begin again"
+	}
+	for _, part := range slices.Sorted(maps.Keys(r.Problems)) {
+		line += "\n  " + part + ": " + r.Problems[part]
+	}
+	return line
+}

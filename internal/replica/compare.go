@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
+)
+
+// Difference is what a replica would do with an object.
+type Difference struct {
+	// Do is create, change, delete, recreate or wait.
+	Do string `json:"do"`
+	// Namespace and Name are those of the target.
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Why says why it waits, and Diff what would change, as unified diff of YAML.
+	Why  string `json:"why,omitempty"`
+	Diff string `json:"diff,omitempty"`
+}
+
+// Compare tells what the replica would write, and writes nothing. It waits until the log was read and the target's
+// objects are listed, or ctx ends. Tell is called once for each object that differs.
+func (p *Replica) Compare(ctx context.Context, tell func(Difference) error) error {
+	for {
+		err := p.compareOnce(ctx, tell)
+		if err == nil || !p.again(err) {
+			return err
+		}
+	}
+}
+
+func (p *Replica) compareOnce(ctx context.Context, tell func(Difference) error) error {
+	opened, err := p.cfg.OpenLog(!p.shared)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	r, err := newRun(ctx, &p.cfg, opened)
+	if err != nil {
+		return err
+	}
+	r.perObject = p.cfg.HasOwnSubject != nil && !p.shared
+	group, within := errgroup.WithContext(ctx)
+	reading, stop := context.WithCancel(within)
+	group.Go(func() error { return r.targets.catalog.Run(reading) })
+	group.Go(func() error { return r.read(reading) })
+	group.Go(func() error {
+		defer stop()
+		return r.compare(reading, tell)
+	})
+	err = group.Wait()
+	r.pruning.Wait()
+	r.targets.reading.Wait()
+	r.queue.ShutDown()
+	return err
+}
+
+// lookEvery is how often it is looked whether all that is to be compared is known.
+const lookEvery = 50 * time.Millisecond
+
+// compare waits until both sides are known, and tells how they differ. It is nil if ctx ended because reading failed.
+func (r *run) compare(ctx context.Context, tell func(Difference) error) error {
+	select {
+	case <-r.begun:
+	case <-ctx.Done():
+		return nil
+	}
+	r.pruning.Wait()
+	for r.targets.busy() {
+		if pause.For(ctx, lookEvery) != nil {
+			return nil
+		}
+	}
+	for id, row := range r.table.All() {
+		if d := r.difference(ctx, id, row); d != nil {
+			if err := tell(*d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// difference returns what would be done with an object; nil if it is as it shall be.
+func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Difference {
+	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource)}
+	at := o.place()
+	d := &Difference{Resource: o.res.GroupResource().String(), Namespace: at.Namespace, Name: at.Name}
+	if r.targets.state(row.Resource) == unserved && row.Desired.Claim.Exists() {
+		d.Do, d.Why = "wait", string(noResource)
+		return d
+	}
+	switch action := plan.Decide(row.Desired, row.Actual, false, r.cfg.Config); action.Do {
+	case plan.Leave:
+		return nil
+	case plan.Park:
+		d.Do, d.Why = "wait", string(action.Why)
+	case plan.Delete:
+		d.Do = "delete"
+		if _, ours := r.table.Len(); !r.deletes.Allows(row.Desired.At, ours) {
+			d.Why = string(heldDelete)
+		}
+	case plan.Recreate:
+		d.Do = "recreate"
+	default:
+		return o.compareWith(ctx, d, action.Do)
+	}
+	return d
+}
+
+// compareWith says what would change in an object that is to be written.
+func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Difference {
+	wanted, _, _ := o.desired(ctx)
+	if wanted == nil {
+		d.Do, d.Why = "wait", o.parked.reason(o.id)
+		if d.Why == string(skipped) {
+			return nil
+		}
+		return d
+	}
+	if do == plan.Verify && o.right(ctx, wanted) {
+		return nil
+	}
+	a, err := o.target.Get(ctx, o.place())
+	if err != nil || a.Outcome != write.Done {
+		d.Do = "create"
+		return d
+	}
+	object, err := decode(a.Object)
+	if err != nil {
+		d.Do, d.Why = "wait", err.Error()
+		return d
+	}
+	actual := o.actualOf(o.res, o.row.Key, object)
+	if actual.Owner == keys.Absent && o.cfg.Existing == plan.Refuse {
+		d.Do, d.Why = "wait", string(notOurs)
+		return d
+	}
+	d.Do, d.Diff = "change", diff(clean.Project(wanted, object), wanted)
+	return d
+}
+
+func diff(from, to map[string]any) string {
+	before, _ := yaml.Marshal(from) // decoded JSON always has a YAML form
+	after, _ := yaml.Marshal(to)
+	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "target", ToFile: "source",
+		Context: 3,
+	})
+	if err != nil {
+		return fmt.Sprint(err)
+	}
+	return text
+}
