@@ -49,8 +49,8 @@ func (c *checker) replicated(path string, r *Replica) {
 			c.Once(at+".resource", "%v has a version, and objects are written in the one that the log has; write %v", name,
 				ResourceName{Plural: name.Plural, Group: name.Group})
 		case name.unresolved() && !name.builtin() && name != (ResourceName{}):
-			c.Once(at+".resource", "%v is no resource that Kubernetes has by itself, and has no group; write its group, too, as "+
-				"in %v.example.com", name, name)
+			c.Once(at+".resource", "%v is no resource that Kubernetes has by itself, and has no group; write its group, too, "+
+				"as in %v.example.com", name, name)
 		default:
 			c.replicable(at+".resource", name)
 		}
