@@ -215,7 +215,7 @@ func heldDeletes(c *clusters, ns string) {
 	settled(c.t, r)
 	stop()
 	remove(c.t, c.from, ns, names[:10]...)
-	c.logged(names[9])
+	c.logged(names[9], "deleted")
 	r, stop = c.configMaps(ns, limited)
 	parked(c.t, r, "held", 10)
 	stop()

@@ -116,14 +116,14 @@ func (c *clusters) entry(group, resource string, rules clean.Config, namespaces 
 	}
 }
 
-// logged waits until the log has an event of an object that was deleted.
-func (c *clusters) logged(name string) {
+// logged waits until the log has an event of an object.
+func (c *clusters) logged(name, op string) {
 	c.t.Helper()
 	log := rig.NATSLog(c.nats.Connect(c.t), "KUBERNETES")
-	rig.Poll(c.t, "the deletion of "+name+" in the log", func() (bool, string) {
+	rig.Poll(c.t, op+" of "+name+" in the log", func() (bool, string) {
 		all, err := log.Read(c.t.Context())
 		return slices.ContainsFunc(all, func(m rig.Message) bool {
-			return strings.HasSuffix(m.Subject, "."+name) && strings.Contains(strings.Join(m.Header["ce-type"], ""), "deleted")
+			return strings.HasSuffix(m.Subject, "."+name) && strings.Contains(strings.Join(m.Header["ce-type"], ""), op)
 		}), fmt.Sprint(len(all), err)
 	})
 }

@@ -134,8 +134,9 @@ var markers = []string{"_gap", "_resync"}
 // openReplicaLog connects to the log of a replica. PerObject says that its subjects are of the default template.
 func openReplicaLog(c *config.Replica, perObject bool, log *slog.Logger) (replica.Log, error) {
 	name := "kube-eventbridge-replica-" + c.Name
+	notice := func(line string) { log.Info(strings.TrimSuffix(line, "; ^C ends it")) } // which is for a terminal
 	r := Reading{
-		Wait: true, Notice: func(line string) { log.Warn(line) }, Name: name, Reader: name, SubjectPerObject: perObject,
+		Wait: true, Notice: notice, Name: name, Reader: name, SubjectPerObject: perObject,
 	}
 	if perObject && c.From.NATS != nil {
 		for _, marker := range markers {

@@ -20,7 +20,8 @@ type record struct {
 	appliedVersion, appliedEpoch     uint64
 	resourceVersion, digest          uint64
 	uid                              uuid.UUID
-	at, origin, writtenFor, told     uint32
+	at                               int64 // in milliseconds since 1970; 0 is none
+	origin, writtenFor, told         uint32
 	resource                         uint16
 	claim                            Claim
 	owner                            Owner
@@ -47,7 +48,7 @@ func (r *record) desired() Desired {
 }
 
 func (r *record) setDesired(d Desired) {
-	r.claim, r.position, r.origin, r.at = d.Claim, d.Position, d.Origin, seconds(d.At)
+	r.claim, r.position, r.origin, r.at = d.Claim, d.Position, d.Origin, millis(d.At)
 	r.epoch, r.version, r.step = d.Epoch, d.Version, d.Step
 }
 
@@ -87,16 +88,16 @@ func nameOf(k Key) string {
 	return k.Namespace + "/" + k.Name
 }
 
-func timeOf(seconds uint32) time.Time {
-	if seconds == 0 {
+func timeOf(millis int64) time.Time {
+	if millis == 0 {
 		return time.Time{}
 	}
-	return time.Unix(int64(seconds), 0).UTC()
+	return time.UnixMilli(millis).UTC()
 }
 
-func seconds(t time.Time) uint32 {
+func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return uint32(min(max(t.Unix(), 0), 1<<32-1)) //nolint:gosec // it is bounded
+	return t.UnixMilli()
 }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+)
+
+// replicaFile writes a file with a replica of the ConfigMaps of a namespace, and returns its path and the address of the
+// process's server.
+func (c *clusters) replicaFile(ns, more string) (path, server string) {
+	c.t.Helper()
+	dir := c.t.TempDir()
+	kubeconfig := must.Get(c.target.Kubeconfig(dir))(c.t)
+	path = filepath.Join(dir, "replica.yaml")
+	server = fmt.Sprintf("127.0.0.1:%d", must.Get(controlplane.FreePort())(c.t))
+	require.NoError(c.t, os.WriteFile(path, fmt.Appendf(nil, `
+cluster: west
+kubernetes: {kubeconfig: %q}
+server: {listen: %q, admin: ""}
+replicas:
+  - name: %s
+    from: {cluster: east, pipeline: audit, nats: {servers: [%q], stream: KUBERNETES}}
+    resources: [{resource: configmaps, namespaces: [%s]}]
+    %s
+`, kubeconfig, server, ns, c.nats.URL(), ns, more), 0o600))
+	return path, server
+}
+
+func (c *clusters) startReplica(path, server string) *rig.Bridge {
+	c.t.Helper()
+	b := rig.StartBridge(c.t, server, exec.Command(rig.ProgramForTest(c.t), "replicate", "--config", path))
+	b.AwaitReady(200, "ok")
+	return b
+}
+
+// command runs the program to its end.
+func (c *clusters) command(args ...string) (code int, out string) {
+	c.t.Helper()
+	cmd := exec.CommandContext(c.t.Context(), rig.ProgramForTest(c.t), args...)
+	text, _ := cmd.CombinedOutput() // the exit code says it
+	return cmd.ProcessState.ExitCode(), string(text)
+}
+
+func TestCommand_keeps_a_namespace_through_kills(t *testing.T) {
+	c := newClusters(t, "[{resource: configmaps}]")
+	c.both("shop")
+	create(t, c.from, "shop", "a=1", "b=1")
+	path, server := c.replicaFile("shop", "")
+	c.logged("b", "added")
+
+	code, out := c.command("replicate", "--config", path, "--dry-run")
+	assert.Equal(t, 1, code, out)
+	assert.Contains(t, out, "create configmaps shop/a", out)
+	b := c.startReplica(path, server)
+	awaitValues(t, c.to, "shop", "a=1 b=1")
+	for i := range 5 {
+		b.Crash()
+		create(t, c.from, "shop", fmt.Sprintf("a=%d", i+2))
+		remove(t, c.from, "shop", "b")
+		b = c.startReplica(path, server)
+		awaitValues(t, c.to, "shop", fmt.Sprintf("a=%d", i+2))
+		create(t, c.from, "shop", "b=1")
+		awaitValues(t, c.to, "shop", fmt.Sprintf("a=%d b=1", i+2))
+	}
+	code, out = c.command("replicate", "status", "--server", server)
+	assert.Equal(t, 0, code, out)
+	assert.Contains(t, out, "shop: 2 objects, 0 pending", out)
+	code, out = c.command("replicate", "--config", path, "--dry-run")
+	assert.Equal(t, 0, code, out)
+	assert.Empty(t, strings.TrimSpace(out))
+	n, found := b.Metric("replica_objects", `replica="shop"`)
+	assert.True(t, found)
+	assert.InDelta(t, 2, n, 0)
+	b.Stops()
+}
