@@ -69,7 +69,7 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 		}
 		return again
 	}
-	if o.res.entry.Rules.Status && wanted["status"] != nil {
+	if o.res.rules(o.row.Namespace).Status && wanted["status"] != nil {
 		actual = o.writeStatus(ctx, wanted, actual)
 	}
 	o.table.Written(o.id, actual)
@@ -206,7 +206,7 @@ func (o *object) put(ctx context.Context, do plan.Do, wanted map[string]any) res
 	if err != nil {
 		return later
 	}
-	o.res.entry.Rules.Retain(o.res.GroupResource(), wanted, actual)
+	o.res.rules(o.row.Namespace).Retain(o.res.GroupResource(), wanted, actual)
 	body, err := json.Marshal(wanted)
 	if err != nil {
 		return o.park(o.id, invalid, err.Error())
@@ -282,7 +282,7 @@ func (o *object) parkAWhile(why plan.Reason, detail string) result {
 // remap gives the owners of an object the uids that they have in the target. It returns the first owner that is not
 // there yet, for a person.
 func (o *object) remap(wanted map[string]any) (missing string) {
-	if o.res.entry.Rules.Owned != clean.Remap {
+	if o.res.rules(o.row.Namespace).Owned != clean.Remap {
 		return ""
 	}
 	lacking := clean.Remapped(wanted, func(from types.UID) (types.UID, bool) {

@@ -4,6 +4,7 @@ package replica
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,11 +12,11 @@ import (
 )
 
 func TestRemoveField_reads_paths_as_the_API_server_writes_them(t *testing.T) {
-	const object = `{"metadata":{"labels":{"app":"a","app.kubernetes.io/name":"b"},"finalizers":["x","y]\""]},
-		"spec":{"replicas":3,"containers":[{"name":"web","image":"i","ports":[{"containerPort":80,"protocol":"TCP"},
-		{"containerPort":80,"protocol":"UDP","name":"u"}]}],"args":["a","b"]}}`
-	for path, want := range map[string]string{
-		".spec.replicas":                          `"replicas":3,`,
+	const object = `{"metadata":{"finalizers":["x","y]\""],"labels":{"app":"a","app.kubernetes.io/name":"b"}},` +
+		`"spec":{"args":["a","b"],"containers":[{"image":"i","name":"web","ports":[{"containerPort":80,"protocol":"TCP"},` +
+		`{"containerPort":80,"name":"u","protocol":"UDP"}]}],"replicas":3}}`
+	for path, removed := range map[string]string{
+		".spec.replicas":                          `,"replicas":3`,
 		".metadata.labels.app":                    `"app":"a",`,
 		".metadata.labels.app.kubernetes.io/name": `,"app.kubernetes.io/name":"b"`,
 		`.spec.containers[name="web"].image`:      `"image":"i",`,
@@ -26,17 +27,14 @@ func TestRemoveField_reads_paths_as_the_API_server_writes_them(t *testing.T) {
 		got, err := decode([]byte(object))
 		require.NoError(t, err)
 		assert.True(t, removeField(got, path), path)
-		var all any
-		require.NoError(t, json.Unmarshal([]byte(object), &all))
-		before, err := json.Marshal(all)
+		text, err := json.Marshal(got)
 		require.NoError(t, err)
-		after, err := json.Marshal(got)
-		require.NoError(t, err)
-		assert.Contains(t, string(before), want, path)
-		assert.Less(t, len(after), len(before), path)
-		assert.NotContains(t, string(after), want, path)
+		require.Equal(t, 1, strings.Count(object, removed), path)
+		assert.JSONEq(t, strings.Replace(object, removed, "", 1), string(text), path)
 	}
-	for _, path := range []string{"", ".", ".spec.none", ".spec.args[7]", ".spec.args[", `.spec.containers[name="x"].image`, "spec", "[0]"} {
+	for _, path := range []string{
+		"", ".", ".spec.none", ".spec.args[7]", ".spec.args[", `.spec.containers[name="x"].image`, "spec", "[0]",
+	} {
 		got, err := decode([]byte(object))
 		require.NoError(t, err)
 		assert.False(t, removeField(got, path), path)

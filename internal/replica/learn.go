@@ -51,7 +51,7 @@ func (r *run) learn(ctx context.Context, m event.Message) error {
 func (r *run) learnObject(res *resource, e *event.Event) {
 	key := keys.Key{Resource: res.number, Namespace: e.Attr("namespace"), Name: e.Attr("name")}
 	seq, err := sequence.Parse(e.Attr("sequence"))
-	if err != nil || key.Name == "" || !res.covers(key.Namespace) {
+	if err != nil || key.Name == "" || res.entry(key.Namespace) == nil {
 		return
 	}
 	desired := keys.Desired{

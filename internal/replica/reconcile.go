@@ -95,7 +95,7 @@ type object struct {
 
 // place returns where the object is in the target.
 func (o *object) place() write.Object {
-	target, _ := o.res.entry.Rules.Target(o.res.GroupResource(),
+	target, _ := o.res.places().Target(o.res.GroupResource(),
 		types.NamespacedName{Namespace: o.row.Namespace, Name: o.row.Name})
 	version := cmp.Or(o.version, o.targets.version(o.row.Resource), o.res.Version)
 	return write.Object{
@@ -181,10 +181,10 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 	}
 	wanted, _, _ = whole.States()
 	o.version = e.Version
-	if why, skip := o.res.entry.Rules.Skips(o.res.GroupResource(), wanted); skip {
+	if why, skip := o.res.rules(o.row.Namespace).Skips(o.res.GroupResource(), wanted); skip {
 		return nil, "", o.park(o.id, skipped, why)
 	}
-	if err := o.res.entry.Rules.Object(o.res.GroupResource(), wanted); err != nil {
+	if err := o.res.rules(o.row.Namespace).Object(o.res.GroupResource(), wanted); err != nil {
 		return nil, "", o.park(o.id, invalid, err.Error())
 	}
 	for _, path := range o.yields.get(o.id) {

@@ -16,9 +16,8 @@ import (
 type resource struct {
 	number uint16
 	schema.GroupVersionResource
-	kind       string
-	namespaced bool
-	entry      *Entry
+	// entries select it, each in other namespaces. There is at least one.
+	entries []*Entry
 }
 
 // selection says which events concern the replica. Resources get numbers as the log shows them.
@@ -40,40 +39,41 @@ func (s *selection) find(e *event.Event) (r *resource, isNew bool) {
 		return nil, false
 	}
 	name := schema.GroupResource{Group: e.Group, Resource: e.Resource}
-	entry := s.entryOf(name)
-	if entry == nil {
-		return nil, false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r = s.byName[name]; r != nil {
 		return r, false
 	}
+	entries := s.entriesOf(name)
+	if len(entries) == 0 {
+		return nil, false
+	}
 	r = &resource{
 		number: uint16(len(s.all)), GroupVersionResource: name.WithVersion(e.Version), //nolint:gosec // few exist
-		kind: e.Attr("kind"), namespaced: e.Attr("namespace") != "", entry: entry,
+		entries: entries,
 	}
 	s.all = append(s.all, r)
 	s.byName[name] = r
 	return r, true
 }
 
-// entryOf returns the entry that selects a resource, nil for none. What is left out by default has to be named.
-func (s *selection) entryOf(name schema.GroupResource) *Entry {
-	var found *Entry
+// entriesOf returns the entries that select a resource: those that name it, else one that names all. What is left out
+// by default has to be named.
+func (s *selection) entriesOf(name schema.GroupResource) (entries []*Entry) {
+	var all []*Entry
 	for i := range s.cfg.Entries {
 		switch e := &s.cfg.Entries[i]; {
 		case e.Group != name.Group && e.Group != "*":
 		case e.Resource == name.Resource:
-			return e
+			entries = append(entries, e)
 		case e.Resource == "":
-			found = e
+			all = append(all, e)
 		}
 	}
-	if _, excluded := clean.Excluded(name); excluded {
-		return nil
+	if _, excluded := clean.Excluded(name); len(entries) > 0 || excluded {
+		return entries
 	}
-	return found
+	return all
 }
 
 // at returns a resource by its number.
@@ -83,10 +83,22 @@ func (s *selection) at(number uint16) *resource {
 	return s.all[number]
 }
 
-// covers reports whether the entry selects objects of a namespace, which is empty for one without.
-func (r *resource) covers(namespace string) bool {
-	return !r.namespaced || len(r.entry.Namespaces) == 0 || slices.Contains(r.entry.Namespaces, namespace)
+// entry returns the entry that selects objects of a namespace of the source, which is empty for one without; nil for
+// none.
+func (r *resource) entry(namespace string) *Entry {
+	for _, e := range r.entries {
+		if namespace == "" || len(e.Namespaces) == 0 || slices.Contains(e.Namespaces, namespace) {
+			return e
+		}
+	}
+	return nil
 }
+
+// rules returns the rules for objects of a namespace of the source, which an entry selects.
+func (r *resource) rules(namespace string) *clean.Rules { return r.entry(namespace).Rules }
+
+// places returns rules that know where objects go: all entries agree on that.
+func (r *resource) places() *clean.Rules { return r.entries[0].Rules }
 
 // origin is the name of an object in the source cluster: the partition key of its events.
 func (r *resource) origin(cluster, namespace, name string) string {

@@ -133,7 +133,7 @@ func (t *targets) read(ctx context.Context, res *resource) error {
 		return err
 	}
 	t.begin(res, served.Version)
-	scopes := t.namespaces(res)
+	scopes := namespacesOf(res, served)
 	var waiting atomic.Int32
 	waiting.Store(int32(len(scopes))) //nolint:gosec // few exist
 	group, ctx := errgroup.WithContext(ctx)
@@ -176,14 +176,16 @@ func (t *targets) served(ctx context.Context, res *resource) (source.Resource, e
 	}
 }
 
-// namespaces returns the target's namespaces that are read; an empty one for all.
-func (t *targets) namespaces(res *resource) (all []string) {
-	if !res.namespaced || len(res.entry.Namespaces) == 0 {
-		return []string{""}
-	}
-	for _, namespace := range res.entry.Namespaces {
-		if target, ok := res.entry.Rules.TargetNamespace(namespace); ok {
-			all = append(all, target)
+// namespacesOf returns the target's namespaces that are read; an empty one for all.
+func namespacesOf(res *resource, served source.Resource) (all []string) {
+	for _, entry := range res.entries {
+		if !served.Namespaced || len(entry.Namespaces) == 0 {
+			return []string{""}
+		}
+		for _, namespace := range entry.Namespaces {
+			if target, ok := entry.Rules.TargetNamespace(namespace); ok {
+				all = append(all, target)
+			}
 		}
 	}
 	slices.Sort(all)
@@ -224,8 +226,8 @@ func (t *targets) within(ctx context.Context, res *resource, sc scope) (func(key
 
 // keyOf returns the key of the source object that an object of the target is a copy of.
 func keyOf(res *resource, namespace, name string) (keys.Key, bool) {
-	from, ok := res.entry.Rules.Source(res.GroupResource(), types.NamespacedName{Namespace: namespace, Name: name})
-	return keys.Key{Resource: res.number, Namespace: from.Namespace, Name: from.Name}, ok && res.covers(from.Namespace)
+	from, ok := res.places().Source(res.GroupResource(), types.NamespacedName{Namespace: namespace, Name: name})
+	return keys.Key{Resource: res.number, Namespace: from.Namespace, Name: from.Name}, ok && res.entry(from.Namespace) != nil
 }
 
 // feed takes over what a scope of the target has. It implements what package source asks of the far side. Nothing is
@@ -289,7 +291,7 @@ func (f *feed) sweep() {
 		if row.Resource != f.res.number || row.Actual.Owner == keys.Absent {
 			continue
 		}
-		target, ok := f.res.entry.Rules.Target(f.res.GroupResource(), types.NamespacedName{Namespace: row.Namespace, Name: row.Name})
+		target, ok := f.res.places().Target(f.res.GroupResource(), types.NamespacedName{Namespace: row.Namespace, Name: row.Name})
 		if _, seen := f.seen[id]; seen || !ok || f.stream.Namespace != "" && target.Namespace != f.stream.Namespace {
 			continue
 		}
@@ -351,7 +353,7 @@ func (r *run) digest(res *resource, key keys.Key, object map[string]any) uint64 
 	if key.Namespace != "" {
 		metadata["namespace"] = key.Namespace
 	}
-	if err := res.entry.Rules.Object(res.GroupResource(), object); err != nil {
+	if err := res.rules(key.Namespace).Object(res.GroupResource(), object); err != nil {
 		return 0
 	}
 	return clean.Digest(object)
