@@ -27,8 +27,8 @@ func newReplicateCommand(s *cmdutil.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replicate --config FILE",
 		Short: "Keep objects of a cluster in the state that the log of another one describes",
-		Long: "Read the logs that the file's replicas name, and keep the objects that they select in the cluster of the file " +
-			"as in the cluster\nthat the log is of.\n\n" +
+		Long: "Read the logs that the file's replicas name, and keep the objects that they select in the cluster of the " +
+			"file as in the cluster\nthat the log is of.\n\n" +
 			"With --dry-run print what would be created, changed and deleted, write nothing, and end with 1 if there is " +
 			"anything.\n\nThe first SIGINT or SIGTERM stops reading and waits for what is under way; the second ends the " +
 			"process at once.",
@@ -95,9 +95,9 @@ func newReplicateResumeCommand(s *cmdutil.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume [REPLICA] [--config FILE | --server ADDRESS]",
 		Short: "Let replicas go on that a guard has stopped",
-		Long: "Let a replica make the deletes that it holds because they are more than its limit, and follow a source whose " +
-			"etcd was restored or\nwhose cluster was rebuilt. What is released stays released when the process is started " +
-			"again. What comes later is guarded as before.\nLook at replicate status first.",
+		Long: "Let a replica make the deletes that it holds because they are more than its limit, and follow a source " +
+			"whose etcd was restored or\nwhose cluster was rebuilt. What is released stays released when the process is " +
+			"started again. What comes later is guarded as before.\nLook at replicate status first.",
 		Example: "  kube-eventbridge replicate resume shop",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -28,11 +28,10 @@ var parkedBy = map[write.Outcome]plan.Reason{
 	write.Failed:      failed,
 }
 
-// after does what follows from the answer to a write. Wanted is what was written, without annotations of its origin; nil
-// for a deletion.
+// after does what follows from the answer to a write. Wanted is what was written; nil for a deletion.
 func (o *object) after(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
 	o.counts.add(string(a.Outcome))
-	switch a.Outcome {
+	switch a.Outcome { //nolint:exhaustive // parkedBy has the others
 	case write.Done:
 		return o.done(ctx, do, a, wanted)
 	case write.Exists, write.Stale, write.Gone:

@@ -33,7 +33,7 @@ func (r *run) learn(ctx context.Context, m event.Message) error {
 	if isNew {
 		r.targets.open(ctx, res)
 	}
-	switch e.Op {
+	switch e.Op { //nolint:exhaustive // others say nothing about objects
 	case event.Added, event.Updated, event.Deleted, event.Rejected:
 		r.learnObject(res, e)
 	case event.Gap:

@@ -43,6 +43,7 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 		return r.park(id, noResource, "the target does not serve it")
 	case listing:
 		return waits // the end of the list looks at all keys
+	case synced:
 	}
 	if r.stopped(&row) {
 		return waits // release looks at all keys

@@ -14,7 +14,7 @@ import (
 )
 
 // anEvent returns an event with attributes, name and value in turn, besides those that every event has.
-func anEvent(t *testing.T, data string, attributes ...string) *event.Event {
+func anEvent(t *testing.T, attributes ...string) *event.Event {
 	t.Helper()
 	all := map[string]string{
 		"id": "i", "type": "io.kube-eventbridge.resource.added.v1", "pipeline": "audit", "clustername": "east",
@@ -23,7 +23,7 @@ func anEvent(t *testing.T, data string, attributes ...string) *event.Event {
 	for i := 0; i < len(attributes); i += 2 {
 		all[attributes[i]] = attributes[i+1]
 	}
-	m := event.Message{Stored: sink.Stored{Data: []byte(data)}}
+	m := event.Message{Stored: sink.Stored{Data: []byte("{}")}}
 	for name, value := range all {
 		m.Attributes = append(m.Attributes, sink.Attribute{Name: name, Value: value})
 	}
@@ -31,32 +31,33 @@ func anEvent(t *testing.T, data string, attributes ...string) *event.Event {
 }
 
 func TestSelection(t *testing.T) {
-	shop, mail := Entry{Resource: "configmaps", Namespaces: []string{"shop"}}, Entry{Resource: "configmaps", Namespaces: []string{"mail"}}
+	shop := Entry{Resource: "configmaps", Namespaces: []string{"shop"}}
+	mail := Entry{Resource: "configmaps", Namespaces: []string{"mail"}}
 	example := Entry{Group: "example.com"}
 	s := newSelection(&Config{Cluster: "east", Pipeline: "audit", Entries: []Entry{shop, mail, example, {Group: "*"}}})
 
-	r, isNew := s.find(anEvent(t, "{}"))
+	r, isNew := s.find(anEvent(t))
 	require.NotNil(t, r)
 	assert.True(t, isNew)
 	assert.Equal(t, shop, *r.entry("shop"))
 	assert.Equal(t, mail, *r.entry("mail"))
 	assert.Nil(t, r.entry("other"))
-	again, isNew := s.find(anEvent(t, "{}"))
+	again, isNew := s.find(anEvent(t))
 	assert.Same(t, r, again)
 	assert.False(t, isNew)
 	assert.Same(t, r, s.at(r.number))
 
-	widgets, _ := s.find(anEvent(t, "{}", "source", "/clusters/east/apis/example.com/v1/widgets"))
+	widgets, _ := s.find(anEvent(t, "source", "/clusters/east/apis/example.com/v1/widgets"))
 	require.NotNil(t, widgets)
 	assert.Equal(t, example, *widgets.entry("any"))
 	assert.Equal(t, "east/example.com/widgets/any/w", widgets.origin("east", "any", "w"))
 	assert.Equal(t, "east/core/configmaps/_/w", r.origin("east", "", "w"))
 
 	for name, e := range map[string]*event.Event{
-		"another pipeline":            anEvent(t, "{}", "pipeline", "other"),
-		"another cluster":             anEvent(t, "{}", "clustername", "west"),
-		"a resource that is left out": anEvent(t, "{}", "source", "/clusters/east/api/v1/events"),
-		"no resource":                 anEvent(t, "{}", "source", "urn:other"),
+		"another pipeline":            anEvent(t, "pipeline", "other"),
+		"another cluster":             anEvent(t, "clustername", "west"),
+		"a resource that is left out": anEvent(t, "source", "/clusters/east/api/v1/events"),
+		"no resource":                 anEvent(t, "source", "urn:other"),
 	} {
 		r, _ := s.find(e)
 		assert.Nil(t, r, name)

@@ -99,37 +99,56 @@ type run struct {
 	cfg *Config
 	log *slog.Logger
 
-	source      Log
-	selection   *selection
+	source     Log
+	selection  *selection
+	targets    *targets
+	target     *write.Target
+	namespaces *catalog.Namespaces
+	known
+	guards
+	lookups
+	stage
+	health  *health
+	counts  *counts
+	pruning sync.WaitGroup
+}
+
+// known is what is known of objects.
+type known struct {
 	table       *keys.Table
 	bodies      *bodies
 	outstanding *outstanding
 	parked      *parked
 	contests    *contests
 	yields      *yields
-	deletes     *guard.Deletes
-	epochs      *epochs
-	resyncs     *resyncs
-	targets     *targets
-	target      *write.Target
-	namespaces  *catalog.Namespaces
-	health      *health
-	counts      *counts
-	pruning     sync.WaitGroup
-	queue       workqueue.TypedRateLimitingInterface[keys.ID]
+}
+
+// guards stop what could wipe the target by mistake.
+type guards struct {
+	deletes *guard.Deletes
+	epochs  *epochs
+	resyncs *resyncs
+}
+
+// lookups say which keys are looked at, and when.
+type lookups struct {
+	queue workqueue.TypedRateLimitingInterface[keys.ID]
 	// retries says when parked keys are looked at without that anything has changed.
 	retries workqueue.TypedRateLimiter[keys.ID]
+	// said bounds how often it is logged that an object waits.
+	said rate.Sometimes
+	// wrote has a value if an object was written since owners were looked for.
+	wrote chan struct{}
+}
 
+// stage is how far the log is read.
+type stage struct {
 	// perObject: the newest event of each subject is read, so that an object needs one of its own.
 	perObject bool
 	// caughtUp: the log was read up to the end that it had at the start. It is used by who reads the log; begun tells
 	// others.
 	caughtUp bool
 	begun    chan struct{}
-	// said bounds how often it is logged that an object waits.
-	said rate.Sometimes
-	// wrote has a value if an object was written since owners were looked for.
-	wrote chan struct{}
 }
 
 // Keys that fail are looked at again after these times, which double.
@@ -160,15 +179,23 @@ func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
 		return nil, err
 	}
 	r := &run{
-		cfg: cfg, log: cfg.Logger, source: opened, selection: newSelection(cfg), table: keys.New(cfg.remaps()),
-		bodies:      newBodies(opened),
-		outstanding: newOutstanding(), parked: newParked(), contests: newContests(), yields: newYields(), resyncs: newResyncs(),
-		deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: newEpochs(cfg.Follow, released.Epoch),
-		target: target, namespaces: namespaces, health: newHealth(), counts: newCounts(), begun: make(chan struct{}),
-		wrote: make(chan struct{}, 1), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstRetry, lastRetry)),
-		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstLook, lastLook),
+		cfg: cfg, log: cfg.Logger, source: opened, selection: newSelection(cfg), target: target, namespaces: namespaces,
+		known: known{
+			table: keys.New(cfg.remaps()), bodies: newBodies(opened), outstanding: newOutstanding(), parked: newParked(),
+			contests: newContests(), yields: newYields(),
+		},
+		guards: guards{
+			deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: newEpochs(cfg.Follow, released.Epoch),
+			resyncs: newResyncs(),
+		},
+		lookups: lookups{
+			queue: workqueue.NewTypedRateLimitingQueue(
+				workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstRetry, lastRetry)),
+			retries: workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstLook, lastLook),
+			said:    rate.Sometimes{First: 20, Interval: 10 * time.Second}, wrote: make(chan struct{}, 1),
+		},
+		stage:  stage{begun: make(chan struct{})},
+		health: newHealth(), counts: newCounts(),
 	}
 	r.targets = newTargets(r, client, offered)
 	return r, nil
@@ -336,9 +363,11 @@ func (r *run) forgetEnds(before map[keys.ID]struct{}) map[keys.ID]struct{} {
 		if row.Desired.Claim != keys.Gone || row.Actual.Owner != keys.Absent {
 			continue
 		}
-		if _, again := before[id]; !again || !r.table.Drop(id) {
-			ended[id] = struct{}{}
+		if _, again := before[id]; again && r.table.Drop(id) {
+			r.yields.forget(id)
+			continue
 		}
+		ended[id] = struct{}{}
 	}
 	return ended
 }

@@ -227,7 +227,8 @@ func (t *targets) within(ctx context.Context, res *resource, sc scope) (func(key
 // keyOf returns the key of the source object that an object of the target is a copy of.
 func keyOf(res *resource, namespace, name string) (keys.Key, bool) {
 	from, ok := res.places().Source(res.GroupResource(), types.NamespacedName{Namespace: namespace, Name: name})
-	return keys.Key{Resource: res.number, Namespace: from.Namespace, Name: from.Name}, ok && res.entry(from.Namespace) != nil
+	key := keys.Key{Resource: res.number, Namespace: from.Namespace, Name: from.Name}
+	return key, ok && res.entry(from.Namespace) != nil
 }
 
 // feed takes over what a scope of the target has. It implements what package source asks of the far side. Nothing is
@@ -259,7 +260,11 @@ func (f *feed) Deliver(c source.Change) {
 		}
 		return
 	}
-	id, changed := f.run.table.Observe(key, f.run.actual(f.res, key, c.Body.Bytes()))
+	object, err := decode(c.Body.Bytes())
+	if err != nil {
+		return // no API server sends that
+	}
+	id, changed := f.run.table.Observe(key, f.run.actualOf(f.res, key, object))
 	if f.seen != nil {
 		f.seen[id] = struct{}{}
 	}
@@ -275,7 +280,7 @@ func (f *feed) Resume() (version string, known iter.Seq2[source.Ident, bool], ok
 
 // Note implements [source.History].
 func (f *feed) Note(ctx context.Context, p source.Progress) error {
-	switch p.Kind {
+	switch p.Kind { //nolint:exhaustive // nothing is remembered of others
 	case source.SnapshotStarted, source.Gap:
 		f.seen = make(map[keys.ID]struct{})
 	case source.Listed:
@@ -291,7 +296,8 @@ func (f *feed) sweep() {
 		if row.Resource != f.res.number || row.Actual.Owner == keys.Absent {
 			continue
 		}
-		target, ok := f.res.places().Target(f.res.GroupResource(), types.NamespacedName{Namespace: row.Namespace, Name: row.Name})
+		at := types.NamespacedName{Namespace: row.Namespace, Name: row.Name}
+		target, ok := f.res.places().Target(f.res.GroupResource(), at)
 		if _, seen := f.seen[id]; seen || !ok || f.stream.Namespace != "" && target.Namespace != f.stream.Namespace {
 			continue
 		}
@@ -314,15 +320,6 @@ func (f *feed) State(s source.State, err error) {
 // Restarted implements [source.Observer].
 func (f *feed) Restarted(string) {}
 
-// actual returns how the target has an object, of its JSON.
-func (r *run) actual(res *resource, key keys.Key, raw []byte) keys.Actual {
-	object, err := decode(raw)
-	if err != nil {
-		return keys.Actual{}
-	}
-	return r.actualOf(res, key, object)
-}
-
 // actualOf returns how the target has an object, which it changes.
 func (r *run) actualOf(res *resource, key keys.Key, object map[string]any) keys.Actual {
 	metadata, _ := object["metadata"].(map[string]any)
@@ -341,13 +338,14 @@ func (r *run) actualOf(res *resource, key keys.Key, object map[string]any) keys.
 		return a
 	}
 	a.Origin = originOf(member(metadata, "annotations", clean.OriginUID))
-	a.Applied, _ = sequence.Parse(member(metadata, "annotations", clean.OriginSequence)) // what is unreadable is the oldest
-	a.Digest = r.digest(res, key, object)
+	// What is unreadable is older than all else.
+	a.Applied, _ = sequence.Parse(member(metadata, "annotations", clean.OriginSequence))
+	a.Digest = digestOf(res, key, object)
 	return a
 }
 
-// digest stands for what an object of the target says, apart from what the API server adds. It changes the object.
-func (r *run) digest(res *resource, key keys.Key, object map[string]any) uint64 {
+// digestOf stands for what an object of the target says, apart from what the API server adds. It changes the object.
+func digestOf(res *resource, key keys.Key, object map[string]any) uint64 {
 	metadata, _ := object["metadata"].(map[string]any)
 	metadata["name"] = key.Name
 	if key.Namespace != "" {

@@ -122,8 +122,8 @@ func groupAndPlural(n config.ResourceName) (group, plural string, err error) {
 	}
 	known, found := builtin.Find(plural, "", false)
 	if !found {
-		return "", "", fmt.Errorf("resource %q is none that Kubernetes has by itself: write its group too, as in %s.example.com",
-			n, n.Plural)
+		return "", "", fmt.Errorf("resource %q is none that Kubernetes has by itself: write its group too, as in "+
+			"%s.example.com", n, n.Plural)
 	}
 	return known.Group, plural, nil
 }
@@ -134,7 +134,9 @@ var markers = []string{"_gap", "_resync"}
 // openReplicaLog connects to the log of a replica. PerObject says that its subjects are of the default template.
 func openReplicaLog(c *config.Replica, perObject bool, log *slog.Logger) (replica.Log, error) {
 	name := "kube-eventbridge-replica-" + c.Name
-	notice := func(line string) { log.Info(strings.TrimSuffix(line, "; ^C ends it")) } // which is for a terminal
+	notice := func(line string) {
+		log.Info("log", "notice", strings.TrimSuffix(line, "; ^C ends it")) // which is for a terminal
+	}
 	r := Reading{
 		Wait: true, Notice: notice, Name: name, Reader: name, SubjectPerObject: perObject,
 	}
@@ -146,7 +148,8 @@ func openReplicaLog(c *config.Replica, perObject bool, log *slog.Logger) (replic
 	return OpenLog(ReplicaLog(c), r)
 }
 
-// hasOwnSubject reports whether the subject of an event has its resource, namespace and name, as by the default template.
+// hasOwnSubject reports whether the subject of an event has its resource, namespace and name, as the default template
+// gives it.
 func hasOwnSubject(e *event.Event) bool {
 	tokens := strings.Split(e.Subject, ".")
 	if len(tokens) != 6 || tokens[0] != "k8s" || tokens[3] != e.Resource {

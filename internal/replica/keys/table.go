@@ -49,8 +49,8 @@ func (t *Table) Len() (rows, ours int) {
 }
 
 // Learn records what an event of the log says, unless the row has a newer one. An event with the sequence that the row
-// has replaces it: it may be whole where the one before was not. Told is the mark of the newest resync that tells it, or
-// 0; an event counts as told whether it is newer or not.
+// has replaces it: it may be whole where the one before was not. Told is the mark of the newest resync that tells it,
+// or 0; an event counts as told whether it is newer or not.
 func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, learned bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -51,7 +51,8 @@ func TestDecide(t *testing.T) {
 		{"an object is gone, and ours is going", wants(keys.Gone, at(1, 8)), terminating, false, def, Action{}},
 		{"an object is gone, and another one is there", wants(keys.Gone, at(1, 8)), detached, false, def, Action{}},
 		{
-			"deletes are off", wants(keys.Gone, at(1, 8)), has(at(1, 7)), true, Config{Existing: Refuse},
+			"deletes are off", wants(keys.Gone, at(1, 8)), has(at(1, 7)), true,
+			Config{Existing: Refuse},
 			Action{Park, DeletesDisabled},
 		},
 		{
@@ -60,14 +61,16 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"an object is not selected any more, and shall go", wants(keys.Deselected, at(1, 8)), has(at(1, 7)), true,
-			Config{Deletes: true, DeleteDeselected: true}, Action{Do: Delete},
+			Config{Deletes: true, DeleteDeselected: true},
+			Action{Do: Delete},
 		},
 		{"another object has the name", wants(keys.Whole, at(1, 9)), other, true, def, Action{Do: Recreate}},
 		{"ours is going", wants(keys.Whole, at(1, 9)), terminating, true, def, Action{Park, IsTerminating}},
 		{"a person has taken the label away", wants(keys.Whole, at(1, 9)), detached, false, def, Action{Park, DetachedObject}},
 		{
 			"a person has taken the label away, and all is adopted", wants(keys.Whole, at(1, 9)), detached, false,
-			Config{Existing: Adopt}, Action{Do: Change},
+			Config{Existing: Adopt},
+			Action{Do: Change},
 		},
 		{"values are redacted", wants(keys.Redacted, at(1, 9)), has(at(1, 7)), true, def, Action{Park, HasRedactions}},
 		{"only metadata is there", wants(keys.Reduced, at(1, 9)), keys.Actual{}, false, def, Action{Park, IsReduced}},

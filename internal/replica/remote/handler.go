@@ -2,8 +2,8 @@
 
 // Package remote lets a person ask a process how its replicas are, and lets them go on, over the process's HTTP server.
 //
-// GET /replicas tells; POST /replicas/resume lets replicas go on that a guard has stopped. Both answer an [Answer], or a
-// [Refusal], as JSON.
+// GET /replicas tells; POST /replicas/resume lets replicas go on that a guard has stopped. Both answer an [Answer], or
+// a [Refusal], as JSON.
 package remote
 
 import (
