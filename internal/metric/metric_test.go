@@ -25,7 +25,7 @@ func TestAll_are_told_apart_and_explained(t *testing.T) {
 // What an object says, or is called, is in no label.
 func TestLabels_have_few_values(t *testing.T) {
 	bounded := []string{
-		"code", "commit", "goversion", "host", "method", "op", "pipeline", "reason", "result", "stream",
+		"code", "commit", "goversion", "host", "method", "op", "pipeline", "reason", "replica", "result", "stream",
 		"verb", "version",
 	}
 	for _, m := range All() {

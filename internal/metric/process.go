@@ -190,8 +190,8 @@ func replicas() []Metric {
 			Look: "They are not as in the source; `replicate status` names them.",
 		},
 		{
-			Name: "replica_writes_total", Type: Counter, Labels: []string{"outcome", "replica"}, Optional: true,
-			Help: "With replicas, requests to the target by their outcome.",
+			Name: "replica_writes_total", Type: Counter, Labels: []string{"replica", "result"}, Optional: true,
+			Help: "With replicas, requests to the target by their result.",
 			Look: "All but done means that something is in the way.",
 		},
 	}

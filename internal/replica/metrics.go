@@ -56,7 +56,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 			gauge(c.parked, float64(n), string(reason))
 		}
 		for outcome, n := range s.Writes {
-			to <- prometheus.MustNewConstMetric(c.writes, prometheus.CounterValue, float64(n), outcome, s.Name)
+			to <- prometheus.MustNewConstMetric(c.writes, prometheus.CounterValue, float64(n), s.Name, outcome)
 		}
 	}
 }
