@@ -32,10 +32,10 @@ kubernetes: {kubeconfig: %q}
 server: {listen: %q, admin: ""}
 replicas:
   - name: %s
-    from: {cluster: east, pipeline: audit, nats: {servers: [%q], stream: KUBERNETES}}
+    from: {cluster: east, pipeline: audit, %s}
     resources: [{resource: configmaps, namespaces: [%s]}]
     %s
-`, kubeconfig, server, ns, c.nats.URL(), ns, more), 0o600))
+`, kubeconfig, server, ns, c.log, ns, more), 0o600))
 	return path, server
 }
 
@@ -55,11 +55,19 @@ func (c *clusters) command(args ...string) (code int, out string) {
 }
 
 func TestCommand_keeps_a_namespace_through_kills(t *testing.T) {
-	c := newClusters(t, "[{resource: configmaps}]")
-	c.both("shop")
-	create(t, c.from, "shop", "a=1", "b=1")
+	for name, make := range map[string]func(*testing.T, string) *clusters{"NATS": newClusters, "Kafka": newClustersOnKafka} {
+		t.Run(name, func(t *testing.T) {
+			c := make(t, "[{resource: configmaps}]")
+			c.both("shop")
+			create(t, c.from, "shop", "a=1", "b=1")
+			keepsThroughKills(c)
+		})
+	}
+}
+
+func keepsThroughKills(c *clusters) {
+	t := c.t
 	path, server := c.replicaFile("shop", "")
-	c.logged("b", "added")
 
 	code, out := c.command("replicate", "--config", path, "--dry-run")
 	assert.Equal(t, 1, code, out)

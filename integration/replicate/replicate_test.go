@@ -5,6 +5,7 @@ package replicate
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -244,7 +245,21 @@ func prunes(c *clusters, ns string) {
 	awaitValues(c.t, c.to, ns, "a=1 b=1")
 	settled(c.t, r)
 	stop()
-	_ = r
+	// An object of ours that the log never had: its end was lost.
+	left := must.Get(c.to.CoreV1().ConfigMaps(ns).Get(c.t.Context(), "a", metav1.GetOptions{}))(c.t)
+	left.ObjectMeta = metav1.ObjectMeta{Name: "left", Labels: left.Labels, Annotations: map[string]string{
+		clean.Origin: "east/core/configmaps/" + ns + "/left", clean.OriginUID: "u",
+		clean.OriginSequence: left.Annotations[clean.OriginSequence],
+	}}
+	_, err := c.to.CoreV1().ConfigMaps(ns).Create(c.t.Context(), left, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	r, _ = c.configMaps(ns, nil)
+	settled(c.t, r)
+	awaitValues(c.t, c.to, ns, "a=1 b=1 left=1")
+	code, out := c.command("resync", "--server", c.bridge.Server)
+	require.Equal(c.t, 0, code, out)
+	awaitValues(c.t, c.to, ns, "a=1 b=1")
+	settled(c.t, r)
 }
 
 func contested(c *clusters, ns string) {
@@ -261,4 +276,64 @@ func contested(c *clusters, ns string) {
 	create(c.t, c.to, ns, "a=theirs")
 	parked(c.t, r, "contested", 1)
 	assert.Equal(c.t, "a=theirs", values(c.t, c.to, ns))
+}
+
+// The source's etcd is restored. What the target has is not made older until a person says so.
+func TestReplica_stops_where_the_source_was_restored(t *testing.T) {
+	c := newClusters(t, "[{resource: configmaps}]")
+	ctx := t.Context()
+	c.both("shop")
+	create(t, c.from, "shop", "a=1", "b=1")
+	r, stop := c.configMaps("shop", nil)
+	awaitValues(t, c.to, "shop", "a=1 b=1")
+	backup := filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, c.source.Snapshot(ctx, backup))
+	create(t, c.from, "shop", "a=2", "c=1")
+	awaitValues(t, c.to, "shop", "a=2 b=1 c=1")
+	settled(t, r)
+	require.NoError(t, c.source.Restore(ctx, backup, false))
+	rig.Poll(t, "a replica that stops", func() (bool, string) {
+		s, _ := r.Status()
+		return s.HeldEpoch != 0, fmt.Sprintf("%+v", s)
+	})
+	rig.Try(t, "the source to answer", func() error {
+		_, err := c.from.CoreV1().ConfigMaps("shop").Create(ctx, configMap("d", "1"), metav1.CreateOptions{})
+		return err
+	})
+	c.logged("d", "added")
+	assert.Equal(t, "a=2 b=1 c=1", values(t, c.to, "shop"))
+	stop()
+	r, stop = c.configMaps("shop", nil)
+	rig.Poll(t, "a replica that has stopped already", func() (bool, string) {
+		s, _ := r.Status()
+		return s.HeldEpoch != 0, fmt.Sprintf("%+v", s)
+	})
+	assert.Equal(t, "a=2 b=1 c=1", values(t, c.to, "shop"))
+	require.NoError(t, r.Resume(ctx))
+	awaitValues(t, c.to, "shop", "a=1 b=1 d=1")
+	settled(t, r)
+	stop()
+	r, _ = c.configMaps("shop", nil)
+	settled(t, r)
+	s, _ := r.Status()
+	assert.Zero(t, s.HeldEpoch, "%+v", s)
+}
+
+// The target's etcd is restored. What is older than what was written is written again.
+func TestReplica_writes_again_what_the_target_has_lost(t *testing.T) {
+	c := newClusters(t, "[{resource: configmaps}]")
+	ctx := t.Context()
+	c.both("shop")
+	create(t, c.from, "shop", "a=1", "b=1")
+	r, _ := c.configMaps("shop", nil)
+	awaitValues(t, c.to, "shop", "a=1 b=1")
+	backup := filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, c.target.Snapshot(ctx, backup))
+	create(t, c.from, "shop", "a=2", "c=1")
+	remove(t, c.from, "shop", "b")
+	awaitValues(t, c.to, "shop", "a=2 c=1")
+	settled(t, r)
+	require.NoError(t, c.target.Restore(ctx, backup, false))
+	awaitValues(t, c.to, "shop", "a=2 c=1")
+	settled(t, r)
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
@@ -38,12 +39,34 @@ type clusters struct {
 	nats           *rig.NATS
 	bridge         *rig.Bridge
 	config         string
+	// sink and from are what the bridge's file says of the sink, and the replica's of the log.
+	sink, log string
 }
 
 // newClusters starts all of it. Resources are the entries of the bridge's pipeline.
 func newClusters(t *testing.T, resources string) *clusters {
 	t.Helper()
 	c := &clusters{t: t, nats: rig.NATSForTest(t, nil)}
+	c.sink = fmt.Sprintf("sink: {nats: {servers: [%q]}}", c.nats.URL())
+	c.log = fmt.Sprintf("nats: {servers: [%q], stream: KUBERNETES}", c.nats.URL())
+	c.start(resources)
+	return c
+}
+
+// newClustersOnKafka is newClusters with a log on Kafka.
+func newClustersOnKafka(t *testing.T, resources string) *clusters {
+	t.Helper()
+	brokers := strings.Join(kafkabroker.ForTest(t, kafkabroker.Config{}).Addresses(), ", ")
+	c := &clusters{t: t}
+	c.sink = fmt.Sprintf("sink: {kafka: {brokers: [%q], create: {partitions: 3, replicas: 1}}}", brokers)
+	c.log = fmt.Sprintf("kafka: {brokers: [%q]}", brokers)
+	c.start(resources)
+	return c
+}
+
+func (c *clusters) start(resources string) {
+	t := c.t
+	t.Helper()
 	c.source = controlplane.ForTest(t, controlplane.Config{})
 	c.target = controlplane.ForTest(t, controlplane.Config{})
 	c.from = must.Get(kubernetes.NewForConfig(c.source.RESTConfig()))(t)
@@ -61,10 +84,9 @@ pipelines:
   - name: audit
     resources: %s
     encoding: {secrets: {values: true}}
-    sink: {nats: {servers: [%q]}}
-`, kubeconfig, filepath.Join(dir, "data"), port, resources, c.nats.URL()), 0o600))
+    %s
+`, kubeconfig, filepath.Join(dir, "data"), port, resources, c.sink), 0o600))
 	c.startBridge(port)
-	return c
 }
 
 func (c *clusters) startBridge(port int) {
