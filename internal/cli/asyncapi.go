@@ -14,6 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/asyncapi"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
@@ -91,7 +92,7 @@ func printAsyncAPI(s *cmdutil.Streams, f *asyncapiFlags) error {
 // look returns what finds resources: in a cluster, if one is named.
 func (f *asyncapiFlags) look(
 	s *cmdutil.Streams, cfg *config.Config,
-) (func(config.ResourceName) (source.Resource, error), error) {
+) (func(value.ResourceName) (source.Resource, error), error) {
 	if f.kubeconfig == "" && f.context == "" {
 		return offline, nil
 	}
@@ -102,12 +103,12 @@ func (f *asyncapiFlags) look(
 		return nil, err
 	}
 	discovery, err := catalog.NewDiscovery(at)
-	return func(name config.ResourceName) (source.Resource, error) { return lookUp(discovery, name) }, err
+	return func(name value.ResourceName) (source.Resource, error) { return lookUp(discovery, name) }, err
 }
 
 // publishes says what a pipeline publishes, and where.
 func publishes(
-	p *config.Pipeline, look func(config.ResourceName) (source.Resource, error),
+	p *config.Pipeline, look func(value.ResourceName) (source.Resource, error),
 ) (d asyncapi.Pipeline, err error) {
 	d = asyncapi.Pipeline{Name: p.Name, Broker: asyncapi.NATS, Structured: p.Encoding.Mode == config.Structured}
 	if d.Address, err = wiring.SubjectOf(p); err != nil {

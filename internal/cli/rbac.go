@@ -15,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
@@ -133,7 +134,7 @@ func printRoles(s *cmdutil.Streams, f *rbacFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		look = func(name config.ResourceName) (source.Resource, error) { return lookUp(discovery, name) }
+		look = func(name value.ResourceName) (source.Resource, error) { return lookUp(discovery, name) }
 	}
 	reads, err := readsOf(cfg, look)
 	if err != nil {
@@ -189,7 +190,7 @@ func printManifests(w io.Writer, objects []rbac.Object) error {
 }
 
 // readsOf returns what all pipelines read. The resources' names are looked up.
-func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource, error)) ([]rbac.Read, error) {
+func readsOf(cfg *config.Config, look func(value.ResourceName) (source.Resource, error)) ([]rbac.Read, error) {
 	var reads []rbac.Read
 	for _, p := range cfg.Pipelines {
 		for _, r := range p.Resources {
@@ -220,7 +221,7 @@ func readsOf(cfg *config.Config, look func(config.ResourceName) (source.Resource
 
 // lookAny is look, and leaves a wildcard what it is.
 func lookAny(
-	name config.ResourceName, look func(config.ResourceName) (source.Resource, error),
+	name value.ResourceName, look func(value.ResourceName) (source.Resource, error),
 ) (source.Resource, error) {
 	if !name.Wildcard() {
 		return look(name)
@@ -230,7 +231,7 @@ func lookAny(
 
 // offline finds a resource without a cluster: one that API servers have by themselves, or one that is named with a
 // group that is not one of theirs, which is believed to be a plural and to be in namespaces.
-func offline(name config.ResourceName) (source.Resource, error) {
+func offline(name value.ResourceName) (source.Resource, error) {
 	r := source.Resource{Group: name.Group, Version: name.Version, Resource: name.Plural}
 	inGroup := name.Group != "" || name.Version != ""
 	known, found := builtin.Find(name.Plural, name.Group, inGroup)
@@ -270,7 +271,7 @@ func unknownOffline(i int, p *config.Pipeline) (problems config.Problems) {
 }
 
 // lookUp asks a cluster for a resource.
-func lookUp(d *catalog.Discovery, name config.ResourceName) (source.Resource, error) {
+func lookUp(d *catalog.Discovery, name value.ResourceName) (source.Resource, error) {
 	r, err := d.Resolve(name.Arg())
 	if apimeta.IsNoMatchError(err) {
 		return r, &exit.InputError{Err: fmt.Errorf("%w; the cluster has no such resource now", err)}

@@ -2,7 +2,11 @@
 
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
+)
 
 // Config is a whole file. [Load] and [FromArgs] return it complete: defaults are filled in, there is a pipeline or a
 // replica, and every pipeline has exactly one sink. What a key is for, and what it may be, is in the table of rules, at
@@ -50,8 +54,8 @@ type Pipeline struct {
 
 // Resource is one resource in one or several scopes.
 type Resource struct {
-	Resource                                        ResourceName
-	Exclude                                         []ResourceName
+	Resource                                        value.ResourceName
+	Exclude                                         []value.ResourceName
 	Namespaces                                      []string
 	NamespaceSelector, LabelSelector, FieldSelector string
 	Operations                                      []Operation
@@ -113,7 +117,7 @@ type JetStream struct {
 	Subject         string
 	Fence           bool
 	MaxAge          time.Duration
-	MaxBytes        Size
+	MaxBytes        value.Size
 	DuplicateWindow time.Duration
 }
 
@@ -175,7 +179,7 @@ type From struct {
 
 // ReplicaResource is one resource of a replica, in the namespaces of the source; in all of them if none is listed.
 type ReplicaResource struct {
-	Resource   ResourceName
+	Resource   value.ResourceName
 	Namespaces []string
 	// Ignore are paths, as jsonscan.ParsePath takes them, whose values belong to the cluster that is written to.
 	Ignore []string
@@ -193,7 +197,7 @@ type Into struct {
 type Deletes struct {
 	Enabled    bool
 	Deselected Deselected
-	Limit      Limit
+	Limit      value.Limit
 }
 
 // LogSource is a log that is read: one of its fields is set.
@@ -284,7 +288,7 @@ type Audit struct {
 
 // Buffer bounds what is read and not yet acknowledged.
 type Buffer struct {
-	MaxBytes Size
+	MaxBytes value.Size
 }
 
 // Server is the HTTP server of metrics and health.

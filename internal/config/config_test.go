@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -138,18 +139,19 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 				Name: "audit",
 				Resources: []Resource{
 					{
-						Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"web", "shop"},
+						Resource: value.ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"web", "shop"},
 						LabelSelector: "tier!=cache", Operations: []Operation{Updated, Deleted}, IgnoreChanges: []string{"status"},
 						Filter: "has(object.spec.replicas) && object.spec.replicas > 3", Delivery: Latest, Payload: PayloadMetadata,
 						Snapshot: SnapshotNever, OnFilterError: OnFilterErrorPublish, Resync: 12 * time.Hour,
 					},
 					{
-						Resource: ResourceName{"deployments", "v1", "apps"}, Namespaces: []string{"kube-system"},
-						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
+						Resource:   value.ResourceName{Plural: "deployments", Version: "v1", Group: "apps"},
+						Namespaces: []string{"kube-system"},
+						Delivery:   Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
 						OnFilterError: OnFilterErrorPublish,
 					},
 					{
-						Resource: ResourceName{Plural: "pods", Version: "v1"}, FieldSelector: "spec.nodeName=node-1",
+						Resource: value.ResourceName{Plural: "pods", Version: "v1"}, FieldSelector: "spec.nodeName=node-1",
 						Delivery: Every, Operations: operations, Payload: PayloadObject, Snapshot: SnapshotInitial,
 						OnFilterError: OnFilterErrorPublish,
 					},
@@ -178,7 +180,8 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 			{
 				Name: "everything_else",
 				Resources: []Resource{{
-					Resource: ResourceName{Plural: "configmaps"}, Delivery: Every, Operations: operations, Payload: PayloadObject,
+					Resource: value.ResourceName{Plural: "configmaps"}, Delivery: Every, Operations: operations,
+					Payload:  PayloadObject,
 					Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 					Redact: []string{"data[*]", `binaryData["a.b"]`},
 				}},
@@ -195,7 +198,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 			{
 				Name: "lines",
 				Resources: []Resource{{
-					Resource: ResourceName{Plural: "events", Group: "events.k8s.io"},
+					Resource: value.ResourceName{Plural: "events", Group: "events.k8s.io"},
 					Delivery: Every, Operations: operations, Payload: PayloadJSONPatch,
 					Filter: "oldObject == null || object != oldObject", Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 				}},
@@ -237,7 +240,7 @@ func TestLoad_reads_a_good_file(t *testing.T) {
 		Log:     Log{LevelDebug, FormatJSON},
 	}
 	assert.Equal(t, want, got)
-	for i, share := range []Size{64 << 20, 56 << 20 / 5, 56 << 20 / 5} {
+	for i, share := range []value.Size{64 << 20, 56 << 20 / 5, 56 << 20 / 5} {
 		assert.Equal(t, share, got.BufferShare(&got.Pipelines[i]), "buffer of pipelines[%d]", i)
 	}
 }
@@ -266,11 +269,11 @@ func TestFromArgs_is_one_pipeline_with_the_embedded_server(t *testing.T) {
 		Name: "default",
 		Resources: []Resource{
 			{
-				Resource: ResourceName{Plural: "pods"}, Delivery: Every, Operations: operations, Payload: PayloadObject,
+				Resource: value.ResourceName{Plural: "pods"}, Delivery: Every, Operations: operations, Payload: PayloadObject,
 				Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 			},
 			{
-				Resource: ResourceName{Plural: "deployments", Group: "apps"}, Delivery: Every, Operations: operations,
+				Resource: value.ResourceName{Plural: "deployments", Group: "apps"}, Delivery: Every, Operations: operations,
 				Payload: PayloadObject, Snapshot: SnapshotInitial, OnFilterError: OnFilterErrorPublish,
 			},
 		},
@@ -574,7 +577,7 @@ func TestPaths_are_warned_of_where_what_they_begin_with_is_known_to_be_no_member
 
 func TestConfig_sets_a_part_of_the_buffer_aside_where_watches_can_be_shared(t *testing.T) {
 	const one, two = "{resource: pods}", "{resource: pods, namespaces: [a, b]}"
-	for text, want := range map[string][2]Size{
+	for text, want := range map[string][2]value.Size{
 		"pipelines: [{name: a, resources: [" + one + "]}]": {
 			0,
 			256 << 20,
@@ -594,7 +597,7 @@ func TestConfig_sets_a_part_of_the_buffer_aside_where_watches_can_be_shared(t *t
 	} {
 		c, _, err := Parse("f", []byte(text))
 		require.NoError(t, err, text)
-		if got := [2]Size{c.SharedBuffer(), c.BufferShare(&c.Pipelines[0])}; got != want {
+		if got := [2]value.Size{c.SharedBuffer(), c.BufferShare(&c.Pipelines[0])}; got != want {
 			t.Errorf("%s\nsets %v aside and leaves %v, want %v", text, got[0], got[1], want)
 		}
 	}

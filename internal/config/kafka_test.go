@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 )
 
 // publishing is a pipeline of leases with a sink and a checkpoint in Kafka.
 func publishing(name string, k Kafka, c CheckpointKafka) Pipeline {
-	leases := ResourceName{Plural: "leases", Group: "coordination.k8s.io"}
+	leases := value.ResourceName{Plural: "leases", Group: "coordination.k8s.io"}
 	return Pipeline{
 		Name: name, Resources: []Resource{{
 			Resource: leases, Operations: operations, Delivery: Every, Payload: PayloadObject,

@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/filter"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 )
@@ -50,13 +51,12 @@ func forPassword(k rules.Kind) rules.Kind { return k.OnlyWith("mechanism", mecha
 func forToken(k rules.Kind) rules.Kind    { return k.OnlyWith("mechanism", mechanisms[3:]...) }
 
 const (
-	ends         = " (at most 63, a letter or digit at both ends)"
-	dnsLabel     = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
-	listener     = "an address to listen on"
-	resourceForm = "write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps"
-	labelForm    = "write one as kubectl -l takes it, such as app=web,tier!=cache"
-	fieldForm    = "write one as kubectl --field-selector takes it, such as spec.nodeName=node-1"
-	tokenURL     = "https://login.example.com/token"
+	ends      = " (at most 63, a letter or digit at both ends)"
+	dnsLabel  = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	listener  = "an address to listen on"
+	labelForm = "write one as kubectl -l takes it, such as app=web,tier!=cache"
+	fieldForm = "write one as kubectl --field-selector takes it, such as spec.nodeName=node-1"
+	tokenURL  = "https://login.example.com/token"
 )
 
 var (
@@ -65,13 +65,13 @@ var (
 
 	aText, aNumber, aSwitch, aDuration, texts = rules.Text, rules.Number, rules.Switch, rules.Duration, rules.Texts
 
-	aSize  = rules.Kind{Form: rules.SizeForm, What: "a size", Write: sizeForm}
+	aSize  = rules.Kind{Form: rules.SizeForm, What: "a size", Write: value.SizeForm}
 	aLimit = rules.Kind{
 		Form: rules.ShareForm, What: "a limit", Write: "write a part such as 20%, or a number of objects such as 50",
 	}
 	aResource = rules.Kind{
-		Form: rules.OtherForm, What: "the name of a resource", Write: resourceForm,
-		Check: func(s string) error { return new(ResourceName).UnmarshalText([]byte(s)) },
+		Form: rules.OtherForm, What: "the name of a resource", Write: value.ResourceForm,
+		Check: func(s string) error { return new(value.ResourceName).UnmarshalText([]byte(s)) },
 	}
 
 	aClusterName = rules.Matching(`^([A-Za-z0-9]([-.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$`, "a name",

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 )
 
 // StateDir returns DataDir, or where it is empty kube-eventbridge in $XDG_STATE_HOME, or in ~/.local/state.
@@ -55,7 +56,7 @@ func (c *Config) StoreDir(e *Embedded) (string, error) {
 
 // BufferShare returns p's part of the common buffer: what it asks for, else an equal part of what the others that
 // ask, and [Config.SharedBuffer], leave.
-func (c *Config) BufferShare(p *Pipeline) Size {
+func (c *Config) BufferShare(p *Pipeline) value.Size {
 	share := p.Buffer.MaxBytes
 	if share == 0 {
 		rest, n := c.unclaimed()
@@ -69,7 +70,7 @@ const minShared = 1 << 20
 
 // SharedBuffer returns the part of the common buffer for what waits for streams that are behind others with which they
 // share a watch: a sixteenth; 0 where there is nothing to share.
-func (c *Config) SharedBuffer() Size {
+func (c *Config) SharedBuffer() value.Size {
 	shares := len(c.Pipelines) > 1
 	for _, p := range c.Pipelines {
 		for _, r := range p.Resources {
@@ -83,7 +84,7 @@ func (c *Config) SharedBuffer() Size {
 }
 
 // unclaimed returns the buffer that no pipeline asks for, and how many pipelines share it.
-func (c *Config) unclaimed() (rest, sharers Size) {
+func (c *Config) unclaimed() (rest, sharers value.Size) {
 	rest = c.Buffer.MaxBytes
 	for _, p := range c.Pipelines {
 		rest -= p.Buffer.MaxBytes

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -44,9 +45,9 @@ replicas:
 				Servers: []string{"tls://n:4222"}, Stream: "KUBERNETES", NATSAccess: NATSAccess{CredsFile: "/creds"},
 			}}},
 			Resources: []ReplicaResource{
-				{Resource: ResourceName{Plural: "configmaps"}, Namespaces: []string{"shop", "web"}},
+				{Resource: value.ResourceName{Plural: "configmaps"}, Namespaces: []string{"shop", "web"}},
 				{
-					Resource: ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"shop"},
+					Resource: value.ResourceName{Plural: "deployments", Group: "apps"}, Namespaces: []string{"shop"},
 					Ignore: []string{"spec.replicas"},
 				},
 			},
@@ -55,7 +56,7 @@ replicas:
 				Labels:     map[string]string{"example.com/from": "1", "empty": ""}, Annotations: map[string]string{"a": "b c"},
 			},
 			Existing: ExistingAdopt, Conflicts: ConflictsForce, Owned: OwnedRemap,
-			Deletes: Deletes{Deselected: DeselectedDelete, Limit: Limit{Number: 50}}, OnEpoch: OnEpochFollow,
+			Deletes: Deletes{Deselected: DeselectedDelete, Limit: value.Limit{Number: 50}}, OnEpoch: OnEpochFollow,
 			Immutable: ImmutableRecreate, Status: true,
 		},
 		{
@@ -63,9 +64,10 @@ replicas:
 			From: From{Cluster: "prod-eu-1", Pipeline: "audit", LogSource: LogSource{Kafka: &KafkaLog{
 				Brokers: []string{"k:9092"}, Topic: encode.DefaultTopic,
 			}}},
-			Resources: []ReplicaResource{{Resource: ResourceName{Plural: "widgets", Group: "example.com"}}},
+			Resources: []ReplicaResource{{Resource: value.ResourceName{Plural: "widgets", Group: "example.com"}}},
 			Existing:  ExistingRefuse, Conflicts: ConflictsYield, Owned: OwnedSkip,
-			Deletes: Deletes{Enabled: true, Deselected: DeselectedKeep, Limit: Limit{20, true}}, OnEpoch: OnEpochHold,
+			Deletes:   Deletes{Enabled: true, Deselected: DeselectedKeep, Limit: value.Limit{Number: 20, Percent: true}},
+			OnEpoch:   OnEpochHold,
 			Immutable: ImmutablePark,
 		},
 	}
@@ -115,19 +117,5 @@ func TestReplicas_are_warned_of_resources_that_each_cluster_makes(t *testing.T) 
 			want = "f:1:88: replicas[0].resources[0].resource: " + want
 		}
 		assert.Equal(t, want, warnings.Error(), resource)
-	}
-}
-
-func TestLimit_is_a_number_or_a_percentage(t *testing.T) {
-	for text, want := range map[string]Limit{
-		"0": {}, "50": {Number: 50}, "0%": {Percent: true}, "20%": {20, true}, "100%": {100, true},
-	} {
-		var got Limit
-		require.NoError(t, got.UnmarshalText([]byte(text)), text)
-		assert.Equal(t, want, got, text)
-		assert.Equal(t, text, got.String())
-	}
-	for _, text := range []string{"", "%", "101%", "-1", "-1%", "1.5%", "20 %", "99999999999"} {
-		assert.Error(t, new(Limit).UnmarshalText([]byte(text)), text)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 )
 
 // sink checks where a pipeline publishes, and warns of what that costs.
@@ -203,12 +204,12 @@ func jetStreamOf(p *Pipeline) (*JetStream, []string) {
 
 // known returns the values of the placeholders that are known before the API server is asked. Namespaces count as
 // unknown: the markers of a resource have one subject whatever the namespace.
-func known(p *Pipeline, r ResourceName) map[string]string {
+func known(p *Pipeline, r value.ResourceName) map[string]string {
 	values := map[string]string{"pipeline": p.Name}
 	if !r.Wildcard() {
 		values["resource"] = r.Plural
 	}
-	if !r.unresolved() {
+	if !r.Unresolved() {
 		values["group"] = r.Group
 	}
 	if r.Version != "" {
@@ -236,7 +237,7 @@ func (c *checker) sharedTopic(path string, a, b *Pipeline) {
 	for i := range b.Resources {
 		for j := range a.Resources {
 			r, o := &b.Resources[i], &a.Resources[j]
-			if r.Resource != (ResourceName{}) && mean[i].meets(others[j]) && shareNamespace(r.Namespaces, o.Namespaces) {
+			if r.Resource != (value.ResourceName{}) && mean[i].Meets(others[j]) && shareNamespace(r.Namespaces, o.Namespaces) {
 				c.Once(fmt.Sprintf("%s.resources[%d].resource", path, i),
 					"%v may name the same objects as %v of pipeline %q, which publishes to the same topic; "+
 						"give one pipeline another topic, such as %s.{pipeline}, or different namespaces", r.Resource, o.Resource, a.Name,
@@ -244,6 +245,15 @@ func (c *checker) sharedTopic(path string, a, b *Pipeline) {
 			}
 		}
 	}
+}
+
+// meanings returns those of the names of resources, in their order.
+func meanings(of []Resource) []value.Meaning {
+	all := make([]value.Meaning, len(of))
+	for i := range of {
+		all[i] = of[i].Resource.Meaning()
+	}
+	return all
 }
 
 // checkpointTopics refuses b, at path, where one of the two may publish to the topic with the other's checkpoint.

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 )
 
@@ -47,8 +48,8 @@ func (c *checker) replicated(path string, r *Replica) {
 				"such as configmaps or deployments.apps", name)
 		case name.Version != "" && name.Group != "":
 			c.Once(at+".resource", "%v has a version, and objects are written in the one that the log has; write %v", name,
-				ResourceName{Plural: name.Plural, Group: name.Group})
-		case name.unresolved() && !name.builtin() && name != (ResourceName{}):
+				value.ResourceName{Plural: name.Plural, Group: name.Group})
+		case name.Unresolved() && !name.Builtin() && name != (value.ResourceName{}):
 			c.Once(at+".resource", "%v is no resource that Kubernetes has by itself, and has no group; write its group, too, "+
 				"as in %v.example.com", name, name)
 		default:
@@ -73,9 +74,9 @@ func neverReplicated(resource schema.GroupResource) bool {
 }
 
 // replicable refuses a resource that is never replicated, and warns of one that others leave out.
-func (c *checker) replicable(path string, name ResourceName) {
-	known, _ := name.known()
-	resource := schema.GroupResource{Group: cmp.Or(name.Group, known.Group), Resource: name.meaning().plural}
+func (c *checker) replicable(path string, name value.ResourceName) {
+	known, _ := name.Known()
+	resource := schema.GroupResource{Group: cmp.Or(name.Group, known.Group), Resource: name.Meaning().FullPlural}
 	if neverReplicated(resource) {
 		c.Once(path, "%v describes the cluster that it is in, and is never replicated; remove it", name)
 	} else if why, excluded := clean.Excluded(resource); excluded {
@@ -87,12 +88,12 @@ func (c *checker) replicable(path string, name ResourceName) {
 func (c *checker) mapped(path string, r *Replica) {
 	selected, all := map[string]bool{}, false
 	for _, o := range r.Resources {
-		known, found := o.Resource.known()
+		known, found := o.Resource.Known()
 		for _, ns := range o.Namespaces {
 			selected[ns] = true
 		}
 		// Objects of resource namespaces get the other names, too.
-		all = all || len(o.Namespaces) == 0 && (!found || known.Namespaced || o.Resource.meaning().plural == "namespaces")
+		all = all || len(o.Namespaces) == 0 && (!found || known.Namespaced || o.Resource.Meaning().FullPlural == "namespaces")
 	}
 	from := map[string]string{}
 	for _, source := range slices.Sorted(maps.Keys(r.Into.Namespaces)) {

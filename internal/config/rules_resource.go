@@ -14,6 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/filter"
 )
 
@@ -36,15 +37,15 @@ func (c *checker) overlaps(path string, resources []Resource, rest string) {
 	before := map[string][]*Resource{}
 	for i := range resources {
 		r := &resources[i]
-		mean := r.Resource.meaning()
-		for _, o := range before[mean.plural] {
-			if r.Resource != (ResourceName{}) && mean.overlaps(meaning{o.Resource, mean.plural}) &&
-				shareNamespace(r.Namespaces, o.Namespaces) {
+		mean := r.Resource.Meaning()
+		for _, o := range before[mean.FullPlural] {
+			other := value.Meaning{ResourceName: o.Resource, FullPlural: mean.FullPlural}
+			if r.Resource != (value.ResourceName{}) && mean.Overlaps(other) && shareNamespace(r.Namespaces, o.Namespaces) {
 				c.Once(fmt.Sprintf("%s.resources[%d].resource", path, i), "%v may name the same objects as %v before it, and %s",
 					r.Resource, o.Resource, rest)
 			}
 		}
-		before[mean.plural] = append(before[mean.plural], r)
+		before[mean.FullPlural] = append(before[mean.FullPlural], r)
 	}
 }
 
@@ -54,19 +55,19 @@ func shareNamespace(a, b []string) bool {
 }
 
 // checkSpelling warns of a name that no built-in resource of API servers has, where it should be one, or is nearly one.
-func checkSpelling(c *checker, path string, name ResourceName) {
-	inGroup := !name.unresolved()
+func checkSpelling(c *checker, path string, name value.ResourceName) {
+	inGroup := !name.Unresolved()
 	names := builtin.Every()[name.Group]
 	if !inGroup {
 		names = slices.Concat(slices.Collect(maps.Values(builtin.Every()))...)
 	}
-	if name.Wildcard() || name == (ResourceName{}) || names == nil || name.builtin() {
+	if name.Wildcard() || name == (value.ResourceName{}) || names == nil || name.Builtin() {
 		return
 	}
 	slices.Sort(names)
 	like, similar := rules.Closest(name.Plural, names)
 	const unknown = "%v is no resource that Kubernetes 1.36 has by itself"
-	switch meant := (ResourceName{Plural: like, Version: name.Version, Group: name.Group}); {
+	switch meant := (value.ResourceName{Plural: like, Version: name.Version, Group: name.Group}); {
 	case similar && (inGroup || rules.EditDistance(name.Plural, like) == 1):
 		c.Warn(path, unknown+", did you mean %v?", name, meant)
 	case inGroup:
@@ -74,20 +75,9 @@ func checkSpelling(c *checker, path string, name ResourceName) {
 	}
 }
 
-// builtin reports whether it is known, by its plural or a short name, as one that API servers have by themselves.
-func (r ResourceName) builtin() bool {
-	_, found := builtin.Find(r.Plural, r.Group, !r.unresolved())
-	return found || builtin.Plural(r.Plural, r.Group, !r.unresolved()) != ""
-}
-
-// known returns what is known of it, whatever the cluster.
-func (r ResourceName) known() (builtin.Known, bool) {
-	return builtin.Find(r.meaning().plural, r.Group, !r.unresolved())
-}
-
 // scope refuses namespaces of a resource that Kubernetes has by itself, and that is in none.
 func (c *checker) scope(path string, r *Resource) {
-	switch known, found := r.Resource.known(); {
+	switch known, found := r.Resource.Known(); {
 	case !found || known.Namespaced:
 	case len(r.Namespaces) > 0:
 		c.Add(path+".namespaces", "resource %v is cluster-scoped and cannot be read in namespace %q; remove its namespaces",
@@ -110,14 +100,14 @@ func (c *checker) selection(path string, r *Resource) {
 			}
 		}
 	}
-	if len(r.Exclude) > 0 && !wildcard && r.Resource != (ResourceName{}) {
+	if len(r.Exclude) > 0 && !wildcard && r.Resource != (value.ResourceName{}) {
 		c.Add(path+".exclude",
 			"is for entries that name many resources, and %v names one; remove it, or write resource: \"*\"", r.Resource)
 		return
 	}
 	for i, e := range r.Exclude {
 		switch at := fmt.Sprintf("%s.exclude[%d]", path, i); {
-		case e == r.Resource && wildcard, e == ResourceName{Plural: "*"}:
+		case e == r.Resource && wildcard, e == value.ResourceName{Plural: "*"}:
 			c.Once(at, "%v leaves nothing; name what is to be left out, such as events or \"*.metrics.k8s.io\"", e)
 		case r.Resource.Beyond(e):
 			c.Warn(at, "%v is nothing that %v names, so it leaves nothing out; name a resource of %s, or remove it", e,
@@ -172,7 +162,7 @@ func parsedPaths(all []string) []jsonscan.Path {
 // is known what they have.
 func (c *checker) paths(path string, all []string, resources ...Resource) {
 	texts := !slices.ContainsFunc(resources, func(r Resource) bool { return !r.hasTexts() })
-	known := !slices.ContainsFunc(resources, func(r Resource) bool { return !r.Resource.builtin() })
+	known := !slices.ContainsFunc(resources, func(r Resource) bool { return !r.Resource.Builtin() })
 	of := "any of its resources"
 	if len(resources) == 1 {
 		of = resources[0].Resource.String()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -23,7 +24,7 @@ import (
 func TestCheckShared_refuses_two_names_of_one_resource_with_objects_in_common(t *testing.T) {
 	entry := func(name, group, version string, namespaces ...string) resolved {
 		return resolved{
-			&config.Resource{Resource: config.ResourceName{Plural: name}, Namespaces: namespaces},
+			&config.Resource{Resource: value.ResourceName{Plural: name}, Namespaces: namespaces},
 			source.Resource{Group: group, Version: version, Resource: "events", Namespaced: true},
 		}
 	}
@@ -79,7 +80,7 @@ func TestCheckMeaning_names_all_resources_that_a_name_may_mean(t *testing.T) {
 	at := &rest.Config{Host: api.URL}
 	client := must.Get(kube.NewClient(at))(t)
 	t.Cleanup(client.CloseIdleConnections)
-	for name, want := range map[config.ResourceName]string{
+	for name, want := range map[value.ResourceName]string{
 		{Plural: "gateways"}: "p.resource: gateways may mean several resources: gateways.gateway.io, gateways.istio.io; a " +
 			"new pipeline reads the first one, and one that has read another one before goes on with that; name it with its " +
 			"group",

@@ -14,6 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/encode/jsonscan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/builtin"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
@@ -111,7 +112,7 @@ func replicaState(cfg *config.Config, c *config.Replica, api *rest.Config) (repl
 }
 
 // groupAndPlural returns the group of a resource, "*" for all, and its plural, empty for all.
-func groupAndPlural(n config.ResourceName) (group, plural string, err error) {
+func groupAndPlural(n value.ResourceName) (group, plural string, err error) {
 	if n.Wildcard() {
 		return cmp.Or(n.Group, "*"), "", nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -156,7 +157,7 @@ func TestDigestKey_is_there_for_what_does_not_leave_the_process(t *testing.T) {
 func TestFilterOf_gives_digests_of_Secrets_a_key(t *testing.T) {
 	var digests [][16]byte
 	for range 2 {
-		r := config.Resource{Resource: config.ResourceName{Plural: "secrets"}, IgnoreChanges: []string{"metadata.labels"}}
+		r := config.Resource{Resource: value.ResourceName{Plural: "secrets"}, IgnoreChanges: []string{"metadata.labels"}}
 		f, _ := must.Get2(filterOf(&config.Pipeline{}, &r))(t)
 		_, now, err := f.Filter(&source.Change{Op: source.Added, Body: source.NewBody([]byte(`{"data":{"k":"dg=="}}`))},
 			[16]byte{}, nil)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package value
 
 import (
 	"cmp"
@@ -17,6 +17,9 @@ import (
 // is empty, each in the version that the API server prefers.
 type ResourceName struct{ Plural, Version, Group string }
 
+// ResourceForm says how a resource is named.
+const ResourceForm = "write plural[.version][.group], such as pods, deployments.apps or deployments.v1.apps"
+
 var (
 	pluralPattern  = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 	versionPattern = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
@@ -26,7 +29,7 @@ var (
 // UnmarshalText implements encoding.TextUnmarshaler. The version is recognised by its form, so "pods.v1" is version v1
 // of the core group.
 func (r *ResourceName) UnmarshalText(text []byte) error {
-	const valid = resourceForm
+	const valid = ResourceForm
 	s := string(text)
 	if strings.Contains(s, "*") {
 		return r.unmarshalWildcard(s)
@@ -111,42 +114,45 @@ func (r ResourceName) Arg() string {
 	return r.String()
 }
 
-// meaning is a name with the plural that it means, also if it is a short name or the singular of a resource that
+// Meaning is a name with the plural that it means, also if it is a short name or the singular of a resource that
 // Kubernetes has by itself.
-type meaning struct {
+type Meaning struct {
 	ResourceName
-	plural string
+	FullPlural string
 }
 
-func (r ResourceName) meaning() meaning {
-	return meaning{r, cmp.Or(builtin.Plural(r.Plural, r.Group, !r.unresolved()), r.Plural)}
+// Meaning returns what is known of the name without a cluster.
+func (r ResourceName) Meaning() Meaning {
+	return Meaning{r, cmp.Or(builtin.Plural(r.Plural, r.Group, !r.Unresolved()), r.Plural)}
 }
 
-// meanings returns those of the names of resources, in their order.
-func meanings(of []Resource) []meaning {
-	all := make([]meaning, len(of))
-	for i := range of {
-		all[i] = of[i].Resource.meaning()
-	}
-	return all
-}
-
-// overlaps reports whether both may name the same objects, and neither yields to the other: versions of a resource are
+// Overlaps reports whether both may name the same objects, and neither yields to the other: versions of a resource are
 // the same objects.
-func (r meaning) overlaps(o meaning) bool {
+func (r Meaning) Overlaps(o Meaning) bool {
 	if r.Wildcard() || o.Wildcard() {
 		return r.ResourceName == o.ResourceName
 	}
-	return r.plural == o.plural && (r.Group == o.Group || r.unresolved() || o.unresolved())
+	return r.FullPlural == o.FullPlural && (r.Group == o.Group || r.Unresolved() || o.Unresolved())
 }
 
-// meets reports whether both may name the same objects.
-func (r meaning) meets(o meaning) bool {
+// Meets reports whether both may name the same objects.
+func (r Meaning) Meets(o Meaning) bool {
 	if r.Wildcard() || o.Wildcard() {
-		return r.Group == o.Group || r.unresolved() || o.unresolved()
+		return r.Group == o.Group || r.Unresolved() || o.Unresolved()
 	}
-	return r.overlaps(o)
+	return r.Overlaps(o)
 }
 
-// unresolved reports whether only the API server knows the group.
-func (r ResourceName) unresolved() bool { return r.Group == "" && r.Version == "" }
+// Unresolved reports whether only the API server knows the group.
+func (r ResourceName) Unresolved() bool { return r.Group == "" && r.Version == "" }
+
+// Builtin reports whether it is known, by its plural or a short name, as one that API servers have by themselves.
+func (r ResourceName) Builtin() bool {
+	_, found := builtin.Find(r.Plural, r.Group, !r.Unresolved())
+	return found || builtin.Plural(r.Plural, r.Group, !r.Unresolved()) != ""
+}
+
+// Known returns what is known of it, whatever the cluster.
+func (r ResourceName) Known() (builtin.Known, bool) {
+	return builtin.Find(r.Meaning().FullPlural, r.Group, !r.Unresolved())
+}
