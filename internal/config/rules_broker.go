@@ -247,15 +247,6 @@ func (c *checker) sharedTopic(path string, a, b *Pipeline) {
 	}
 }
 
-// meanings returns those of the names of resources, in their order.
-func meanings(of []Resource) []value.Meaning {
-	all := make([]value.Meaning, len(of))
-	for i := range of {
-		all[i] = of[i].Resource.Meaning()
-	}
-	return all
-}
-
 // checkpointTopics refuses b, at path, where one of the two may publish to the topic with the other's checkpoint.
 func (c *checker) checkpointTopics(path string, a, b *Pipeline) {
 	if k := b.Checkpoint.Kafka; k != nil && c.publishes(a, k.Topic) {

@@ -34,19 +34,27 @@ func (c *checker) resources(path string, p *Pipeline) {
 // overlaps refuses each resource that may name the same objects as one before it. The rest of the message says what is
 // allowed.
 func (c *checker) overlaps(path string, resources []Resource, rest string) {
-	before := map[string][]*Resource{}
+	mean, before := meanings(resources), map[string][]int{}
 	for i := range resources {
-		r := &resources[i]
-		mean := r.Resource.Meaning()
-		for _, o := range before[mean.FullPlural] {
-			other := value.Meaning{ResourceName: o.Resource, FullPlural: mean.FullPlural}
-			if r.Resource != (value.ResourceName{}) && mean.Overlaps(other) && shareNamespace(r.Namespaces, o.Namespaces) {
+		r, plural := &resources[i], mean[i].FullPlural
+		for _, j := range before[plural] {
+			o := &resources[j]
+			if r.Resource != (value.ResourceName{}) && mean[i].Overlaps(mean[j]) && shareNamespace(r.Namespaces, o.Namespaces) {
 				c.Once(fmt.Sprintf("%s.resources[%d].resource", path, i), "%v may name the same objects as %v before it, and %s",
 					r.Resource, o.Resource, rest)
 			}
 		}
-		before[mean.FullPlural] = append(before[mean.FullPlural], r)
+		before[plural] = append(before[plural], i)
 	}
+}
+
+// meanings returns those of the names of resources, in their order.
+func meanings(of []Resource) []value.Meaning {
+	all := make([]value.Meaning, len(of))
+	for i := range of {
+		all[i] = of[i].Resource.Meaning()
+	}
+	return all
 }
 
 // shareNamespace reports whether a namespace may be in both lists; an empty list has them all.
