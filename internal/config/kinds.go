@@ -116,10 +116,10 @@ var (
 	aVariable = rules.Matching(`^[A-Za-z_][A-Za-z0-9_]*$`, "the name of an environment variable",
 		"write a name such as BRIDGE_TOKEN, not the value").OrEmpty().Hidden()
 
-	aListener       = rules.Valid(listenable, listener, "write host:port, such as 127.0.0.1:8080 or :8080")
-	aBrokerListener = rules.Valid(listenable, listener, "write host:port, such as 127.0.0.1:4222 or :4222")
+	aListener       = rules.Valid(value.Listenable, listener, "write host:port, such as 127.0.0.1:8080 or :8080")
+	aBrokerListener = rules.Valid(value.Listenable, listener, "write host:port, such as 127.0.0.1:4222 or :4222")
 
-	aServer = rules.Valid(isServer, "the URL of a NATS server",
+	aServer = rules.Valid(value.IsServer, "the URL of a NATS server",
 		"write nats://host:4222, or tls, ws or wss for nats; secrets are in files, as tokenFile or credsFile").Hidden()
 	aStream = rules.Matching(`^[^\s.*>/\\\x00-\x1f\x7f]{1,255}$`, "the name of a stream",
 		`use a word without spaces and . * > / \`)
@@ -127,14 +127,14 @@ var (
 	// The name of a bucket's stream is longer, and a directory is named after that.
 	aBucket = rules.Matching(`^[A-Za-z0-9_-]{1,200}$`, "the name of a bucket", "use letters, digits, - and _ (at most 200)")
 
-	aBroker = rules.Valid(isBroker, "the address of a broker",
+	aBroker = rules.Valid(value.IsBroker, "the address of a broker",
 		"write host:port, such as localhost:9092, and secrets in sasl").
 		Hidden().SameIn(strings.ToLower)
 	aTopicTemplate = rules.Checked(checkTopics, "the name of a topic",
 		"use letters, digits, . _ - and placeholders, as in "+encode.DefaultTopic)
 	aTopic = rules.Valid(func(s string) bool { return topicPattern.MatchString(s) && strings.Trim(s, ".") != "" },
 		"the name of a topic", "use letters, digits, . _ and - (at most 249, not dots alone)")
-	aTokenURL = rules.Valid(isTokenURL, "the URL of a server that gives tokens",
+	aTokenURL = rules.Valid(value.IsTokenURL, "the URL of a server that gives tokens",
 		"write one with https or http, such as "+tokenURL+", and secrets as clientSecretFile or clientSecretEnv").
 		OrEmpty().Hidden()
 	aScope = rules.Matching(`^[!#-\[\]-~]+$`, "a scope", "write one word of printable ASCII, without quotes and backslashes")

@@ -11,6 +11,7 @@ import (
 	"reflect"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config/rules"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 )
 
 // Load reads and checks the file. An error is a [Problems] with everything that is wrong with it. The warnings name
@@ -98,9 +99,9 @@ func LoadServer(file string, admin bool) (server Server, known bool) {
 	}
 	c := new(Config)
 	d := rules.Decode(file, data, c, &whole)
-	known = !d.Unreadable() && !d.Known("server.listen") && listenable(c.Server.Listen)
+	known = !d.Unreadable() && !d.Known("server.listen") && value.Listenable(c.Server.Listen)
 	if admin {
-		known = known && !d.Known("server.admin") && (c.Server.Admin == "" || listenable(c.Server.Admin))
+		known = known && !d.Known("server.admin") && (c.Server.Admin == "" || value.Listenable(c.Server.Admin))
 	}
 	return c.Server, known
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/encode/redact"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config/value"
 )
 
 // rules checks what depends on several keys, or is allowed and costs something.
@@ -45,21 +46,21 @@ func (c *checker) rules() {
 // processor busy.
 func (c *checker) servers() {
 	s := &c.Server
-	if s.Admin == s.Listen && !anyPort(s.Listen) {
+	if s.Admin == s.Listen && !value.AnyPort(s.Listen) {
 		c.Once("server.admin", "%q is the address of metrics and probes, too; give each server its own", s.Admin)
 	}
-	if s.Admin != "" && !loopback(s.Admin) {
+	if s.Admin != "" && !value.Loopback(s.Admin) {
 		c.Warn("server.admin",
 			"whoever reaches %s can have everything published again; write 127.0.0.1 for the host if that need not be", s.Admin)
 	}
-	if s.Profiling && !loopback(s.Listen) {
+	if s.Profiling && !value.Loopback(s.Listen) {
 		c.Warn("server.profiling",
 			"whoever reaches %s can keep a processor busy with profiles; write 127.0.0.1 for the host of server.listen if "+
 				"that need not be", s.Listen)
 	}
 	for i := range c.Pipelines {
 		e := c.Pipelines[i].Sink.Embedded
-		if e == nil || !listenable(e.Listen) || anyPort(e.Listen) {
+		if e == nil || !value.Listenable(e.Listen) || value.AnyPort(e.Listen) {
 			continue
 		}
 		switch at := fmt.Sprintf("pipelines[%d].sink.embedded.listen", i); e.Listen {
@@ -82,7 +83,7 @@ func (c *checker) pair(path string, a, b *Pipeline) {
 			b.Checkpoint.File.Path, a.Name)
 	}
 	if x, y := a.Sink.Embedded, b.Sink.Embedded; x != nil && y != nil &&
-		(x.Listen != y.Listen && listenable(x.Listen) && listenable(y.Listen) || x.StoreDir != y.StoreDir) {
+		(x.Listen != y.Listen && value.Listenable(x.Listen) && value.Listenable(y.Listen) || x.StoreDir != y.StoreDir) {
 		c.Once(path+".sink.embedded",
 			"differs from that of pipeline %q in listen or storeDir, and a process has one embedded server; write the same",
 			a.Name)

@@ -60,8 +60,8 @@ func checkJetStream(c *checker, path string, j *JetStream) {
 
 // checkAccess checks that one client can connect to all servers, and warns of secrets that the network shows.
 func checkAccess(c *checker, path string, servers []string, n *NATSAccess) {
-	other := func(server string) bool { return !websocket(server) }
-	if slices.ContainsFunc(servers, websocket) && slices.ContainsFunc(servers, other) {
+	other := func(server string) bool { return !value.Websocket(server) }
+	if slices.ContainsFunc(servers, value.Websocket) && slices.ContainsFunc(servers, other) {
 		c.Add(path+".servers", "has URLs with ws or wss beside others, and one client speaks one of them; keep either")
 	}
 	shown := ""
@@ -71,7 +71,7 @@ func checkAccess(c *checker, path string, servers []string, n *NATSAccess) {
 	case n.PasswordFile+n.PasswordEnv != "":
 		shown = "the password"
 	}
-	if i := slices.IndexFunc(servers, readable); i >= 0 && n.TLS == nil && shown != "" {
+	if i := slices.IndexFunc(servers, value.Readable); i >= 0 && n.TLS == nil && shown != "" {
 		c.Warn(fmt.Sprintf("%s.servers[%d]", path, i),
 			"shows %s to whoever reads the network, unless the server asks for TLS; "+
 				"add tls beside servers, or use nkeyFile or credsFile", shown)

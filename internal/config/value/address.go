@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package value
 
 import (
 	"maps"
@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// listenable reports whether a server can listen on an address.
-func listenable(address string) bool {
+// Listenable reports whether a server can listen on an address.
+func Listenable(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	_, portErr := strconv.ParseUint(port, 10, 16)
 	return err == nil && portErr == nil && host != "*"
 }
 
-// anyPort reports whether a server takes any free port.
-func anyPort(address string) bool { return strings.HasSuffix(address, ":0") }
+// AnyPort reports whether a server takes any free port.
+func AnyPort(address string) bool { return strings.HasSuffix(address, ":0") }
 
-// loopback reports whether only this machine reaches an address.
-func loopback(address string) bool {
+// Loopback reports whether only this machine reaches an address.
+func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return err != nil || host == "localhost" || ip != nil && ip.IsLoopback()
@@ -39,8 +39,8 @@ func isPort(port string) bool {
 // hostPattern also has the underscores that names in a container's network may have.
 var hostPattern = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
 
-// isBroker reports whether address can be that of a server: a name or an IP address, and a port.
-func isBroker(address string) bool {
+// IsBroker reports whether address can be that of a server: a name or an IP address, and a port.
+func IsBroker(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || !isPort(port) {
 		return false
@@ -57,32 +57,32 @@ func parseServer(s string) (*url.URL, error) {
 	return url.Parse(s)
 }
 
-// isServer reports whether s is the URL of a NATS server, without what may be a secret.
-func isServer(s string) bool {
+// IsServer reports whether s is the URL of a NATS server, without what may be a secret.
+func IsServer(s string) bool {
 	u, err := parseServer(s)
 	return err == nil && u.Hostname() != "" && (u.Port() == "" || isPort(u.Port())) && !strings.Contains(s, "@") &&
 		u.RawQuery == "" && u.Fragment == "" && slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) &&
-		(strings.Trim(u.Path, "/") == "" || websocket(s))
+		(strings.Trim(u.Path, "/") == "" || Websocket(s))
 }
 
-// websocket reports whether the URL of a NATS server has the scheme ws or wss.
-func websocket(server string) bool {
+// Websocket reports whether the URL of a NATS server has the scheme ws or wss.
+func Websocket(server string) bool {
 	u, err := parseServer(server)
 	return err == nil && (u.Scheme == "ws" || u.Scheme == "wss")
 }
 
-// readable reports whether what is sent to a server's URL can be read on the network.
-func readable(server string) bool {
+// Readable reports whether what is sent to a server's URL can be read on the network.
+func Readable(server string) bool {
 	u, err := parseServer(server)
-	return err == nil && u.Scheme != "tls" && u.Scheme != "wss" && !loopback(net.JoinHostPort(u.Hostname(), "0"))
+	return err == nil && u.Scheme != "tls" && u.Scheme != "wss" && !Loopback(net.JoinHostPort(u.Hostname(), "0"))
 }
 
 // secretName is of parameters whose value is a secret.
 var secretName = regexp.MustCompile(`(?i)secret|password|passwd|token|assertion|api.?key|credential|` +
 	`signature|^(sig|key|pwd)$`)
 
-// isTokenURL reports whether s is the URL of a server that gives tokens, without a secret.
-func isTokenURL(s string) bool {
+// IsTokenURL reports whether s is the URL of a server that gives tokens, without a secret.
+func IsTokenURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Hostname() != "" && u.User == nil && u.Fragment == "" &&
 		(u.Scheme == "https" || u.Scheme == "http") &&
