@@ -223,6 +223,11 @@ faults: ## Break everything FAULTS times at random and judge the log, see docs/f
 	@mkdir -p '$(FAULTS_DIR)'
 	cd integration && $(GO) run ./cmd/faults -broker $(BROKER) -replicas $(REPLICAS) -faults $(FAULTS) -seed $(SEED) -parallel $(WORLDS) -dir '$(FAULTS_DIR)' $(FAULTS_FLAGS)
 
+.PHONY: faults-replicate
+faults-replicate: ## Break what a replica needs FAULTS times at random, and judge what it writes, see docs/faults.md
+	@mkdir -p '$(FAULTS_DIR)-replicate'
+	cd integration && $(GO) run ./cmd/faults-replicate -broker $(BROKER) -faults $(FAULTS) -seed $(SEED) -dir '$(FAULTS_DIR)-replicate' $(FAULTS_FLAGS)
+
 .PHONY: changes
 changes: ## Break each rule of sequences and of the plan by a small change, and see its test fail; 15 minutes
 	cd integration && CGO_ENABLED=0 $(GO) run -trimpath ./cmd/changes

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -80,10 +79,6 @@ func (b *natsBroker) close() error {
 	}
 	b.server.Stop()
 	return err
-}
-
-func newKafka(context.Context, string, io.Writer) (broker, error) {
-	return nil, errors.New("kafka: not yet")
 }
 
 // header returns an attribute of an event, in binary mode on any broker.
