@@ -103,14 +103,19 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 		d.Do, d.Why = "wait", string(noResource)
 		return d
 	}
-	switch action := plan.Decide(row.Desired, row.Actual, false, r.cfg.Config); action.Do {
+	action := plan.Decide(row.Desired, row.Actual, false, r.cfg.Config)
+	if action.Do != plan.Leave && r.stopped(&row) {
+		d.Do, d.Why = "wait", string(heldEpoch)
+		return d
+	}
+	switch action.Do {
 	case plan.Leave:
 		return nil
 	case plan.Park:
 		d.Do, d.Why = "wait", string(action.Why)
 	case plan.Delete:
 		d.Do = "delete"
-		if _, ours := r.table.Len(); !r.deletes.Allows(row.Desired.At, ours) {
+		if !r.allowed(&row) {
 			d.Why = string(heldDelete)
 		}
 	case plan.Recreate:

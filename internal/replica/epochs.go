@@ -5,6 +5,8 @@ package replica
 import (
 	"encoding/json"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
@@ -17,23 +19,29 @@ type epochs struct {
 	follow bool
 
 	mu sync.Mutex
-	// began has, by resource, the greatest epoch that began with such a gap.
-	began map[uint16]uint64
+	// began has the greatest epoch that began with such a gap.
+	began map[part]uint64
 	// released is the greatest epoch that a person has released.
 	released uint64
 	// held is the epoch that stops the replica; 0 is none.
 	held uint64
 }
 
-func newEpochs(follow bool, released uint64) *epochs {
-	return &epochs{follow: follow, released: released, began: make(map[uint16]uint64)}
+// part is a resource of the source, or one namespace of it.
+type part struct {
+	resource  uint16
+	namespace string
 }
 
-// note says that a resource has an epoch that began with such a gap.
-func (e *epochs) note(resource uint16, epoch uint64) {
+func newEpochs(follow bool, released uint64) *epochs {
+	return &epochs{follow: follow, released: released, began: make(map[part]uint64)}
+}
+
+// note says that a part of the source has an epoch that began with such a gap.
+func (e *epochs) note(p part, epoch uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.began[resource] = max(e.began[resource], epoch)
+	e.began[p] = max(e.began[p], epoch)
 }
 
 // stops reports whether the replica must not write, because of what it knows of an object: it was written in an epoch
@@ -44,7 +52,8 @@ func (e *epochs) stops(row *keys.Row) (stops, isNew bool) {
 	if e.follow || e.held != 0 || row.Actual.Owner != keys.Ours {
 		return e.held != 0, false
 	}
-	began, applied, desired := e.began[row.Resource], row.Actual.Applied, row.Desired.Sequence
+	began := max(e.began[part{row.Resource, ""}], e.began[part{row.Resource, row.Namespace}])
+	applied, desired := row.Actual.Applied, row.Desired.Sequence
 	switch {
 	case began > e.released && applied.Epoch < began:
 		e.held = began
@@ -61,15 +70,15 @@ func (e *epochs) holds() uint64 {
 	return e.held
 }
 
-// newest returns the epoch that a person releases who looks now.
-func (e *epochs) newest() uint64 {
+// confirmed returns the epoch up to which a person who lets the replica go on confirms what is known: the newest one if
+// the replica is stopped, else what was confirmed before.
+func (e *epochs) confirmed() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	newest := max(e.released, e.held)
-	for _, began := range e.began {
-		newest = max(newest, began)
+	if e.held == 0 {
+		return e.released
 	}
-	return newest
+	return max(e.released, e.held, slices.Max(append(slices.Collect(maps.Values(e.began)), 0)))
 }
 
 // release lets the replica go on in epochs up to one.
@@ -82,15 +91,20 @@ func (e *epochs) release(epoch uint64) {
 // learnGap takes over a marker of a gap.
 func (r *run) learnGap(res *resource, e *event.Event) {
 	var data struct {
-		Cause string
-		Epoch uint64
+		Namespace, Cause string
+		Epoch            uint64
 	}
 	if json.Unmarshal(e.Data, &data) != nil || data.Cause != "restored" && data.Cause != "rebuilt" {
 		return
 	}
-	r.epochs.note(res.number, data.Epoch)
+	r.epochs.note(part{res.number, data.Namespace}, data.Epoch)
+	r.checkEpochs(res)
+}
+
+// checkEpochs stops the replica if any object of a resource says so, before others are written; nil is all resources.
+func (r *run) checkEpochs(res *resource) {
 	for _, row := range r.table.All() {
-		if row.Resource == res.number && r.stopped(&row) {
+		if (res == nil || row.Resource == res.number) && r.stopped(&row) {
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"hash/fnv"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
@@ -55,14 +56,14 @@ func (r *run) learnObject(res *resource, e *event.Event) {
 		return
 	}
 	desired := keys.Desired{
-		Claim: claimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")), At: e.Time(),
+		Claim: claimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")),
+		At: e.Time().Truncate(time.Millisecond),
 	}
-	before, _, _ := r.table.Find(key)
-	id, learned := r.table.Learn(key, desired, r.resyncs.told(res, e))
+	id, before, learned := r.table.Learn(key, desired, r.resyncs.told(res, e))
 	if !learned {
 		return
 	}
-	r.count(before.Desired, desired)
+	r.count(before, desired)
 	r.bodies.put(e)
 	r.outstanding.add(id, e)
 	r.enqueue(id)
@@ -70,11 +71,15 @@ func (r *run) learnObject(res *resource, e *event.Event) {
 
 // count tells the guard of deletes what went and came back.
 func (r *run) count(before, now keys.Desired) {
-	switch was, is := before.Claim == keys.Gone, now.Claim == keys.Gone; {
-	case is && !was:
-		r.deletes.Went(now.At)
-	case was && !is:
+	was, is := r.cfg.Ends(before.Claim), r.cfg.Ends(now.Claim)
+	if was && is && before.At.Equal(now.At) {
+		return
+	}
+	if was {
 		r.deletes.CameBack(before.At)
+	}
+	if is {
+		r.deletes.Went(now.At)
 	}
 }
 

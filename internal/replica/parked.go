@@ -27,6 +27,7 @@ const (
 	tooLarge    plan.Reason = "too-large"
 	contested   plan.Reason = "contested"
 	heldDelete  plan.Reason = "held"
+	heldEpoch   plan.Reason = "held-epoch" // of a comparison: a replica that runs tells it of all at once
 	bodyMissing plan.Reason = "body-missing"
 )
 

@@ -104,10 +104,31 @@ func (o *object) place() write.Object {
 	}
 }
 
+// staying is how many objects of the replica the target will have once those are deleted that shall go.
+func (r *run) staying() int {
+	_, ours := r.table.Count(func(c keys.Claim) bool { return !r.cfg.Ends(c) })
+	return ours
+}
+
+// allowed reports whether the guard lets an object be deleted. Before the first one, all are counted that are to be
+// deleted then: a process that was stopped by the guard is stopped again.
+func (r *run) allowed(row *keys.Row) bool {
+	r.counted.Do(func() {
+		for _, row := range r.table.All() {
+			if plan.Decide(row.Desired, row.Actual, false, r.cfg.Config).Do == plan.Delete {
+				r.deletes.Allows(row.Desired.At, r.staying())
+			}
+		}
+	})
+	return r.deletes.Allows(row.Desired.At, r.staying())
+}
+
 // delete deletes an object of ours, if the guard allows it.
 func (o *object) delete(ctx context.Context) result {
-	_, ours := o.table.Len()
-	if !o.deletes.Allows(o.row.Desired.At, ours) {
+	if o.targets.busy() {
+		return later // the limit depends on how many objects there are
+	}
+	if !o.allowed(&o.row) {
 		return o.park(o.id, heldDelete, "more objects went in an hour than the limit allows")
 	}
 	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)

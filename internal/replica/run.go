@@ -128,6 +128,8 @@ type guards struct {
 	deletes *guard.Deletes
 	epochs  *epochs
 	resyncs *resyncs
+	// counted ends once the deletes are counted that were to be made at the start.
+	counted sync.Once
 }
 
 // lookups say which keys are looked at, and when.
@@ -257,6 +259,7 @@ func (r *run) catchUp(ctx context.Context) {
 	rows, ours := r.table.Len()
 	r.log.Info("the log was read up to its end", slog.Int("objects", rows), slog.Int("written_before", ours))
 	r.caughtUp = true
+	r.checkEpochs(nil)
 	close(r.begun)
 	r.prune(ctx)
 }
@@ -268,7 +271,6 @@ func (r *run) enqueue(id keys.ID) { r.queue.Add(id) }
 func (r *run) lookAtAll(res *resource) {
 	for id, row := range r.table.All() {
 		if row.Resource == res.number {
-			r.stopped(&row)
 			r.enqueue(id)
 		}
 	}

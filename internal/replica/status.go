@@ -101,14 +101,14 @@ func (p *Replica) Waiting() (all []Waiting) {
 // errNotRunning is the answer of a replica that does not run in this process.
 var errNotRunning = errors.New("the replica does not run here")
 
-// Resume lets a replica go on that a guard has stopped: deletes that are held are made, and an epoch is followed. What
-// is released survives restarts.
+// Resume lets a replica go on that a guard has stopped: deletes that are held are made, or an epoch is followed. Only
+// what holds it is released: what a person was not told, a person has not confirmed. What is released survives restarts.
 func (p *Replica) Resume(ctx context.Context) error {
 	r := p.current()
 	if r == nil {
 		return errNotRunning
 	}
-	released := Released{Deletes: r.deletes.Newest(), Epoch: r.epochs.newest()}
+	released := Released{Deletes: r.deletes.Confirmed(), Epoch: r.epochs.confirmed()}
 	if err := p.cfg.State.Store(ctx, released); err != nil {
 		return err
 	}

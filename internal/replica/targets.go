@@ -37,6 +37,8 @@ type targets struct {
 	states map[uint16]targetState // by resource
 	// versions are those in which the target's resources are read.
 	versions map[uint16]string
+	// failing are the resources that the target does not let be read at present.
+	failing map[uint16]bool
 }
 
 // targetState is how far a resource of the target is read.
@@ -54,7 +56,7 @@ const (
 func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets {
 	return &targets{
 		run: r, client: client, catalog: offered, states: make(map[uint16]targetState),
-		versions: make(map[uint16]string),
+		versions: make(map[uint16]string), failing: make(map[uint16]bool),
 	}
 }
 
@@ -104,16 +106,23 @@ func (t *targets) state(number uint16) targetState {
 	return t.states[number]
 }
 
-// busy reports whether objects of a resource are being listed.
+// busy reports whether objects of a resource are being listed. One that cannot be listed is not waited for.
 func (t *targets) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, s := range t.states {
-		if s == listing {
+	for number, s := range t.states {
+		if s == listing && !t.failing[number] {
 			return true
 		}
 	}
 	return false
+}
+
+// fails says whether a resource cannot be read at present.
+func (t *targets) fails(res *resource, failing bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failing[res.number] = failing
 }
 
 // forget removes what is known of the target's objects of a resource.
@@ -143,6 +152,7 @@ func (t *targets) read(ctx context.Context, res *resource) error {
 		}
 		f := &feed{run: t.run, res: res, stream: stream, listed: sync.OnceFunc(func() {
 			if waiting.Add(-1) == 0 {
+				t.run.checkEpochs(res)
 				t.set(res, synced)
 				t.run.lookAtAll(res)
 			}
@@ -310,6 +320,7 @@ func (f *feed) sweep() {
 
 // State implements [source.Observer].
 func (f *feed) State(s source.State, err error) {
+	f.run.targets.fails(f.res, s == source.Waiting)
 	if s == source.Waiting {
 		f.run.health.targetFailed(f.stream.Name(), err)
 	} else {

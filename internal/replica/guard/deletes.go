@@ -70,8 +70,8 @@ func (d *Deletes) count(at time.Time, n int) {
 	}
 }
 
-// Allows reports whether an object that ended at a time may be deleted, in a replica that has some objects. Once it has
-// refused, it refuses until Release.
+// Allows reports whether an object that ended at a time may be deleted, in a replica that has some objects without those
+// that ended. Once it has refused, it refuses until Release.
 func (d *Deletes) Allows(at time.Time, objects int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,11 +93,12 @@ func (d *Deletes) Held() bool {
 	return d.held
 }
 
-// Newest returns the time, in that of the log, up to which a person who looks now knows what ended.
-func (d *Deletes) Newest() time.Time {
+// Confirmed returns the time, in that of the log, up to which a person who lets the replica go on confirms what ended:
+// all that is known if deletes are refused, else what was confirmed before.
+func (d *Deletes) Confirmed() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.newest.After(d.released) {
+	if d.held && d.newest.After(d.released) {
 		return d.newest
 	}
 	return d.released

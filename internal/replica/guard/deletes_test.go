@@ -24,13 +24,14 @@ func TestDeletes_hold_above_the_limit_until_they_are_released(t *testing.T) {
 		d.Went(noon.Add(time.Duration(i) * time.Minute))
 	}
 	assert.True(t, d.Allows(noon.Add(9*time.Minute), 100))
+	assert.Zero(t, d.Confirmed(), "nothing waits for a person")
 	d.Went(noon.Add(10 * time.Minute))
 	assert.False(t, d.Allows(noon.Add(10*time.Minute), 100), "the eleventh in an hour")
 	assert.False(t, d.Allows(noon, 100), "once it holds, it holds for all")
 	assert.True(t, d.Held())
 
-	again := NewDeletes(Limit{Count: 10}, d.Newest())
-	d.Release(d.Newest())
+	again := NewDeletes(Limit{Count: 10}, d.Confirmed())
+	d.Release(d.Confirmed())
 	for _, d := range []*Deletes{d, again} {
 		assert.False(t, d.Held())
 		assert.True(t, d.Allows(noon.Add(10*time.Minute), 100), "a person has released it, also for the next process")

@@ -16,7 +16,8 @@ type Table struct {
 	rows []record
 	free []ID
 	odd  map[ID]oddity
-	ours int
+	// ours is how many objects of the target are the replica's, by what the log says of them.
+	ours [Gone + 1]int
 	// byOrigin finds rows by what stands for their uid in the source; nil if they are not looked for.
 	byOrigin map[uint32]ID
 }
@@ -43,32 +44,43 @@ func (t *Table) ByOrigin(origin uint32) (Row, bool) {
 
 // Len returns how many rows there are, and how many objects of the target are the replica's.
 func (t *Table) Len() (rows, ours int) {
+	return t.Count(func(Claim) bool { return true })
+}
+
+// Count is [Table.Len], of objects of which the log makes a claim that counts.
+func (t *Table) Count(counts func(Claim) bool) (rows, ours int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.rows) - len(t.free), t.ours
+	for claim, n := range t.ours {
+		if counts(Claim(claim)) { //nolint:gosec // few exist
+			ours += n
+		}
+	}
+	return len(t.rows) - len(t.free), ours
 }
 
 // Learn records what an event of the log says, unless the row has a newer one. An event with the sequence that the row
 // has replaces it: it may be whole where the one before was not. Told is the mark of the newest resync that tells it,
-// or 0; an event counts as told whether it is newer or not.
-func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, learned bool) {
+// or 0; an event counts as told whether it is newer or not. Before is what the row had.
+func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, learned bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id = t.row(k)
 	r := &t.rows[id]
 	r.told = max(r.told, told)
-	if r.claim != Unknown && r.desired().After(d.Sequence) {
-		return id, false
+	before = r.desired()
+	if r.claim != Unknown && before.After(d.Sequence) {
+		return id, before, false
 	}
 	// A deletion that is told again does not move its time.
-	if r.claim == Gone && d.Claim == Gone && r.desired().Sequence == d.Sequence {
-		d.At = timeOf(r.at)
+	if r.claim == Gone && d.Claim == Gone && before.Sequence == d.Sequence {
+		d.At = before.At
 	}
-	r.setDesired(d)
+	t.desire(r, d)
 	if t.byOrigin != nil && d.Claim.Exists() {
 		t.byOrigin[d.Origin] = id
 	}
-	return id, true
+	return id, before, true
 }
 
 // Prune claims that the object of a row is gone, as d says, unless it was told by the resync or a later one.
@@ -83,7 +95,7 @@ func (t *Table) Prune(id ID, d Desired, told uint32) bool {
 	if d.Sequence = r.desired().Sequence; r.actual().Applied.After(d.Sequence) {
 		d.Sequence = r.actual().Applied
 	}
-	r.setDesired(d)
+	t.desire(r, d)
 	return true
 }
 
@@ -237,13 +249,21 @@ func (t *Table) identity(id ID) oddity {
 	return oddity{a.UID, a.Version}
 }
 
+func (t *Table) desire(r *record, d Desired) {
+	if r.owner == Ours {
+		t.ours[r.claim]--
+		t.ours[d.Claim]++
+	}
+	r.setDesired(d)
+}
+
 func (t *Table) set(id ID, a Actual) {
 	r := &t.rows[id]
-	if r.owner != Absent {
-		t.ours--
+	if r.owner == Ours {
+		t.ours[r.claim]--
 	}
-	if a.Owner != Absent {
-		t.ours++
+	if a.Owner == Ours {
+		t.ours[r.claim]++
 	}
 	delete(t.odd, id)
 	if left, odd := r.setActual(a); odd {

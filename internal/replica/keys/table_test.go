@@ -27,13 +27,13 @@ const uid = "0a0a0a0a-0000-4000-8000-000000000001"
 
 func TestLearn_keeps_the_newest_event(t *testing.T) {
 	table := New(false)
-	id, learned := table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7), Position: 1}, 0)
+	id, _, learned := table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7), Position: 1}, 0)
 	assert.True(t, learned)
-	_, learned = table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 6), Position: 2}, 0)
+	_, _, learned = table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 6), Position: 2}, 0)
 	assert.False(t, learned, "an older event")
-	_, learned = table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7), Position: 3}, 0)
+	_, _, learned = table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7), Position: 3}, 0)
 	assert.True(t, learned, "one that is told again may be whole")
-	_, learned = table.Learn(web, Desired{Claim: Whole, Sequence: seq(2, 3), Position: 4}, 0)
+	_, _, learned = table.Learn(web, Desired{Claim: Whole, Sequence: seq(2, 3), Position: 4}, 0)
 	assert.True(t, learned, "one of a later epoch")
 	row := table.Get(id)
 	assert.Equal(t, web, row.Key)
@@ -59,7 +59,7 @@ func TestObserve_keeps_the_latest_version_of_an_object(t *testing.T) {
 
 func TestWritten_is_accepted_until_somebody_changes_it(t *testing.T) {
 	table := New(false)
-	id, _ := table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7)}, 0)
+	id, _, _ := table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7)}, 0)
 	table.Written(id, ours(uid, "9", seq(1, 7)))
 	assert.True(t, table.Get(id).Accepted)
 	_, changed := table.Observe(web, ours(uid, "9", seq(1, 7)))
@@ -92,14 +92,14 @@ func TestPrune_claims_the_end_of_what_a_resync_did_not_tell(t *testing.T) {
 
 func TestDrop_removes_what_is_gone_on_both_sides(t *testing.T) {
 	table := New(false)
-	id, _ := table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 8)}, 0)
-	other, _ := table.Learn(Key{Resource: 1, Name: "other"}, Desired{Claim: Whole, Sequence: seq(1, 8)}, 0)
+	id, _, _ := table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 8)}, 0)
+	other, _, _ := table.Learn(Key{Resource: 1, Name: "other"}, Desired{Claim: Whole, Sequence: seq(1, 8)}, 0)
 	assert.True(t, table.Drop(id))
 	assert.False(t, table.Drop(id))
 	assert.False(t, table.Drop(other))
 	_, _, found := table.Find(web)
 	assert.False(t, found)
-	again, _ := table.Learn(Key{Resource: 2, Name: "new"}, Desired{Claim: Whole}, 0)
+	again, _, _ := table.Learn(Key{Resource: 2, Name: "new"}, Desired{Claim: Whole}, 0)
 	assert.Equal(t, id, again, "rows are used again")
 	rows, _ := table.Len()
 	assert.Equal(t, 2, rows)

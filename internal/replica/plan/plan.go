@@ -18,6 +18,11 @@ type Config struct {
 	DeleteDeselected bool
 }
 
+// Ends reports whether an object of which the log says this shall go from the target.
+func (c *Config) Ends(claim keys.Claim) bool {
+	return claim == keys.Gone || claim == keys.Deselected && c.DeleteDeselected
+}
+
 // Existing says what happens to an object of the target that somebody else has made.
 type Existing string
 
@@ -108,7 +113,7 @@ func end(d keys.Desired, a keys.Actual, c Config) Action {
 	switch {
 	case a.Owner != keys.Ours, a.Applied.After(d.Sequence), a.Terminating:
 		return Action{Do: Leave}
-	case d.Claim == keys.Deselected && !c.DeleteDeselected:
+	case !c.Ends(d.Claim):
 		return Action{Park, KeptDeselected}
 	case !c.Deletes:
 		return Action{Park, DeletesDisabled}

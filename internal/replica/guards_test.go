@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func names(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("c%02d", i))
+	}
+	return all
+}
+
+func TestGuard_counts_what_is_not_selected_any_more_and_shall_go(t *testing.T) {
+	for _, delete := range []bool{false, true} {
+		g := newRig(t, func(c *Config) { c.DeleteDeselected = delete })
+		for i, name := range names(6) {
+			g.tell(is(name, at(1, 10)))
+			g.has(name, at(1, 10))
+			e := ended(name, at(1, uint64(20+i)))
+			e.More = map[string]string{"reason": "deselected"}
+			g.tell(e)
+		}
+		row := g.row("c00")
+		assert.Equal(t, !delete, g.allowed(&row), "six of six, where five are the limit")
+	}
+}
+
+func TestGuard_counts_an_end_that_is_told_again_with_another_sequence_once(t *testing.T) {
+	g := newRig(t, nil)
+	for i := range 6 {
+		e := ended("a", at(1, uint64(10+i)))
+		e.At = noon.Add(time.Duration(i) * time.Minute)
+		g.tell(e, is("a", at(1, uint64(100*i))))
+	}
+	e := ended("b", at(1, 10))
+	for i := range 6 {
+		e.Version, e.At = uint64(10+i), noon.Add(time.Duration(i)*time.Minute)
+		g.tell(e)
+	}
+	g.tell(is("b", at(1, 30)))
+	assert.True(t, g.deletes.Allows(noon.Add(10*time.Minute), 0), "nothing is gone")
+}
+
+// A restart finds the deletes that were held in any order.
+func TestGuard_that_has_stopped_stops_again_before_the_first_delete(t *testing.T) {
+	g := newRig(t, nil)
+	late := names(7)[6]
+	for i, name := range names(7) {
+		e := ended(name, at(1, uint64(20+i)))
+		e.At = noon
+		if name == late {
+			e.At = noon.Add(3 * time.Hour)
+		}
+		g.tell(e)
+		g.has(name, at(1, 10))
+	}
+	row := g.row(late)
+	assert.False(t, g.allowed(&row), "six are held, three hours before")
+}
+
+func TestGuard_takes_a_percentage_of_what_there_was(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.Limit = guard.Limit{Percent: 20} })
+	for i, name := range names(50) {
+		g.tell(is(name, at(1, 10)))
+		g.has(name, at(1, 10))
+		if i < 11 {
+			g.tell(ended(name, at(1, uint64(20+i))))
+		}
+	}
+	row := g.row("c00")
+	assert.False(t, g.allowed(&row), "eleven of fifty")
+}
+
+func TestResume_releases_only_what_a_person_was_told(t *testing.T) {
+	g := newRig(t, nil)
+	p := New(*g.cfg)
+	p.set(g.run)
+	for _, name := range names(7) {
+		g.tell(is(name, at(1, 10)))
+		g.has(name, at(1, 10))
+	}
+	g.tell(replicatest.Event{Op: event.Gap, Data: `{"cause":"rebuilt","epoch":7}`})
+	require.NotZero(t, g.epochs.holds())
+	for i, name := range names(7) {
+		g.tell(ended(name, at(7, uint64(i))))
+	}
+	require.NoError(t, p.Resume(t.Context()))
+	assert.Zero(t, g.epochs.holds())
+	row := g.row("c00")
+	assert.False(t, g.allowed(&row), "nobody was told how many would be deleted")
+	require.NoError(t, p.Resume(t.Context()))
+	assert.True(t, g.allowed(&row))
+}
+
+// Each stream has epochs of its own. That of another namespace says nothing about an object.
+func TestEpochs_hold_what_the_gap_is_about(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("a", at(1, 10)), replicatest.Event{Op: event.Gap, Data: `{"namespace":"other","cause":"restored","epoch":7}`})
+	g.has("a", at(1, 10))
+	row := g.row("a")
+	assert.False(t, g.stopped(&row))
+	g.tell(replicatest.Event{Op: event.Gap, Data: `{"namespace":"shop","cause":"restored","epoch":7}`})
+	assert.True(t, g.stopped(&row))
+}
+
+func TestEpochs_hold_also_what_is_new_from_the_gap_on(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("new", at(7, 10)), is("old", at(1, 10)), replicatest.Event{Op: event.Gap, Data: `{"cause":"restored","epoch":7}`})
+	g.has("old", at(1, 10))
+	g.catchUp(t.Context())
+	row := g.row("new")
+	assert.Equal(t, keys.Absent, row.Actual.Owner)
+	assert.True(t, g.stopped(&row))
+}
