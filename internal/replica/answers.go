@@ -64,14 +64,14 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 		if !actual.Terminating {
 			o.table.Vanish(o.row.Key, o.row.Actual.UID)
 		} else {
-			o.table.Observe(o.row.Key, actual)
+			o.table.Fetched(o.id, o.row.Ends, actual)
 		}
 		return again
 	}
 	if o.res.rules(o.row.Namespace).Status && wanted["status"] != nil {
 		actual = o.writeStatus(ctx, wanted, actual)
 	}
-	o.table.Written(o.id, actual)
+	o.table.Written(o.id, o.row.Ends, actual)
 	if do == plan.Verify && actual.Version != o.row.Actual.Version {
 		o.contests.add(o.id, time.Now())
 	}
@@ -98,8 +98,7 @@ func (o *object) look(ctx context.Context, do plan.Do, wanted map[string]any) re
 	}
 	actual := o.actualOf(o.res, o.row.Key, object)
 	if actual.Owner != keys.Absent {
-		o.table.Vanish(o.row.Key, o.row.Actual.UID) // a version that is older than the known one counts too
-		o.table.Observe(o.row.Key, actual)
+		o.table.Fetched(o.id, o.row.Ends, actual)
 		return later
 	}
 	if o.row.Actual.Owner != keys.Absent {

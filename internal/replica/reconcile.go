@@ -183,8 +183,7 @@ func (o *object) right(ctx context.Context, wanted map[string]any) bool {
 	if actual.Owner != keys.Ours || actual.Applied != o.row.Desired.Sequence || !clean.Covers(wanted, object) {
 		return false
 	}
-	o.table.Observe(o.row.Key, actual)
-	return o.table.Accept(o.id, actual.Digest)
+	return o.table.Fetched(o.id, o.row.Ends, actual) && o.table.Accept(o.id, actual.Digest)
 }
 
 // desired returns the object as it shall be in the target, without the annotations of its origin, and its uid in the

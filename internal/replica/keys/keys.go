@@ -94,4 +94,6 @@ type Row struct {
 	Actual  Actual
 	// Accepted: the content of Actual is right, as far as the replica owns it.
 	Accepted bool
+	// Ends changes whenever Actual becomes absent.
+	Ends uint8
 }

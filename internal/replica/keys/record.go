@@ -25,7 +25,7 @@ type record struct {
 	resource                         uint16
 	claim                            Claim
 	owner                            Owner
-	step, appliedStep                uint8
+	step, appliedStep, ends          uint8
 	used, terminating, accepted, odd bool
 }
 

@@ -117,16 +117,31 @@ func (t *Table) Observe(k Key, a Actual) (id ID, changed bool) {
 	return id, !same || !r.accepted
 }
 
-// Written records what the API server has answered to a write of the replica: its content is accepted.
-func (t *Table) Written(id ID, a Actual) {
+// Written records what the API server has answered to a write of the replica: its content is accepted. Ends is that of
+// the row when the request was made. If it has changed, the watch has told of a deletion, which may be that of what was
+// written: then nothing is recorded.
+func (t *Table) Written(id ID, ends uint8, a Actual) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.identity(id)
-	if t.rows[id].owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
+	if t.rows[id].ends != ends || t.rows[id].owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
 		return // somebody has changed it since
 	}
 	t.set(id, a)
 	t.rows[id].accepted = true
+}
+
+// Fetched records how the target has an object, as a request has told that was made when the row had ends. A version
+// that is older than the known one counts too. It is false if a deletion was told since; then nothing is recorded.
+func (t *Table) Fetched(id ID, ends uint8, a Actual) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rows[id].ends != ends {
+		return false
+	}
+	t.set(id, a)
+	t.rows[id].accepted = false
+	return true
 }
 
 // Accept says that the content with the digest is right. It is false if the object has other content by now.
@@ -148,6 +163,7 @@ func (t *Table) Vanish(k Key, uid string) (id ID, found bool) {
 		return id, false
 	}
 	t.set(id, Actual{})
+	t.rows[id].ends++
 	return id, true
 }
 
@@ -236,7 +252,7 @@ func (t *Table) row(k Key) ID {
 
 func (t *Table) get(id ID) Row {
 	r := &t.rows[id]
-	row := Row{Key: r.key(), Desired: r.desired(), Actual: r.actual(), Accepted: r.accepted}
+	row := Row{Key: r.key(), Desired: r.desired(), Actual: r.actual(), Accepted: r.accepted, Ends: r.ends}
 	if r.odd {
 		o := t.odd[id]
 		row.Actual.UID, row.Actual.Version = o.uid, o.version

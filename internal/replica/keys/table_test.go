@@ -60,7 +60,7 @@ func TestObserve_keeps_the_latest_version_of_an_object(t *testing.T) {
 func TestWritten_is_accepted_until_somebody_changes_it(t *testing.T) {
 	table := New(false)
 	id, _, _ := table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7)}, 0)
-	table.Written(id, ours(uid, "9", seq(1, 7)))
+	table.Written(id, 0, ours(uid, "9", seq(1, 7)))
 	assert.True(t, table.Get(id).Accepted)
 	_, changed := table.Observe(web, ours(uid, "9", seq(1, 7)))
 	assert.False(t, changed, "the watch shows the write")
@@ -76,6 +76,27 @@ func TestWritten_is_accepted_until_somebody_changes_it(t *testing.T) {
 	assert.False(t, table.Get(id).Accepted, "content that was there before")
 	table.Accept(id, 2)
 	assert.True(t, table.Get(id).Accepted)
+}
+
+// The watch may tell of a write, and of the deletion after it, before the answer to the write is there.
+func TestWritten_and_fetched_do_not_count_after_a_deletion(t *testing.T) {
+	table := New(false)
+	id, _ := table.Observe(web, ours(uid, "9", seq(1, 7)))
+	ends := table.Get(id).Ends
+	table.Observe(web, ours(uid, "10", seq(1, 8)))
+	_, found := table.Vanish(web, uid)
+	assert.True(t, found)
+	table.Written(id, ends, ours(uid, "10", seq(1, 8)))
+	assert.Equal(t, Absent, table.Get(id).Actual.Owner)
+	assert.False(t, table.Fetched(id, ends, ours(uid, "10", seq(1, 8))))
+	assert.Equal(t, Absent, table.Get(id).Actual.Owner)
+
+	ends = table.Get(id).Ends
+	table.Written(id, ends, ours("another", "12", seq(1, 8)))
+	assert.True(t, table.Get(id).Accepted)
+	assert.True(t, table.Fetched(id, ends, ours("another", "11", seq(1, 7))), "an older version")
+	assert.Equal(t, seq(1, 7), table.Get(id).Actual.Applied)
+	assert.False(t, table.Get(id).Accepted)
 }
 
 func TestPrune_claims_the_end_of_what_a_resync_did_not_tell(t *testing.T) {
