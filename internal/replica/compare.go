@@ -52,7 +52,7 @@ func (p *Replica) compareOnce(ctx context.Context, tell func(Difference) error) 
 	if err != nil {
 		return err
 	}
-	r.perObject = p.cfg.HasOwnSubject != nil && !p.shared
+	r.perObject, r.compares = p.cfg.HasOwnSubject != nil && !p.shared, true
 	group, within := errgroup.WithContext(ctx)
 	reading, stop := context.WithCancel(within)
 	group.Go(func() error { return r.targets.catalog.Run(reading) })

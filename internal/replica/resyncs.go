@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
@@ -94,7 +95,7 @@ func (s *resyncs) learn(res *resource, e *event.Event) {
 	if len(state.ended) < int(e.Lanes) {
 		return
 	}
-	state.gone = keys.Desired{Claim: keys.Gone, Position: e.Position, At: e.Time()}
+	state.gone = keys.Desired{Claim: keys.Gone, Position: e.Position, At: e.Time().Truncate(time.Millisecond)}
 	s.done[sc] = state
 }
 
@@ -114,17 +115,33 @@ func (r *run) pruneScope(ctx context.Context, sc scope, state *resync) {
 		r.log.Warn("a complete resync prunes nothing: its stream has a field selector", slog.String("resource", res.Resource))
 		return
 	}
+	if !r.targets.await(ctx, res) {
+		return
+	}
 	within, err := r.targets.within(ctx, res, sc)
 	if err != nil {
 		return // ctx has ended
 	}
-	for id, row := range r.table.All() {
-		if row.Resource != sc.Resource || sc.Namespace != "" && row.Namespace != sc.Namespace || !within(row.Key) {
+	untold := r.untold(sc, state, within)
+	for range untold { // all are counted before the first one is deleted
+		r.deletes.Went(state.gone.At)
+	}
+	for _, id := range untold {
+		if !r.table.Prune(id, state.gone, state.told) {
+			r.deletes.CameBack(state.gone.At)
 			continue
 		}
-		if r.table.Prune(id, state.gone, state.told) {
-			r.deletes.Went(state.gone.At)
-			r.enqueue(id)
+		r.enqueue(id)
+	}
+}
+
+// untold returns what a resync did not tell.
+func (r *run) untold(sc scope, state *resync, within func(keys.Key) bool) (ids []keys.ID) {
+	for id, row := range r.table.All() {
+		if row.Resource == sc.Resource && (sc.Namespace == "" || row.Namespace == sc.Namespace) && within(row.Key) &&
+			r.table.Untold(id, state.told) {
+			ids = append(ids, id)
 		}
 	}
+	return ids
 }

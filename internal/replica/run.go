@@ -151,6 +151,8 @@ type stage struct {
 	// others.
 	caughtUp bool
 	begun    chan struct{}
+	// compares: nothing is written.
+	compares bool
 }
 
 // Keys that fail are looked at again after these times, which double.
@@ -240,8 +242,18 @@ func (r *run) read(ctx context.Context) error {
 	defer cancel(nil)
 	err := r.source.Read(ctx, event.Reading{
 		Span: event.Span{Start: event.Start{Newest: true}, Follow: true},
-		Each: r.learn, Counts: func(event.Message) bool { return true },
-		CaughtUp: func() { r.catchUp(ctx) },
+		Each: func(ctx context.Context, m event.Message) error {
+			if err := context.Cause(ctx); err != nil {
+				return err // of the next log
+			}
+			return r.learn(ctx, m)
+		},
+		Counts: func(event.Message) bool { return true },
+		CaughtUp: func() {
+			if ctx.Err() == nil {
+				r.catchUp(ctx)
+			}
+		},
 		Replaced: func() { cancel(errReplaced) }, // what was read of the old one is of no use
 	})
 	switch {

@@ -39,6 +39,8 @@ type targets struct {
 	versions map[uint16]string
 	// failing are the resources that the target does not let be read at present.
 	failing map[uint16]bool
+	// changed is closed when one of these changes.
+	changed chan struct{}
 }
 
 // targetState is how far a resource of the target is read.
@@ -57,6 +59,7 @@ func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets 
 	return &targets{
 		run: r, client: client, catalog: offered, states: make(map[uint16]targetState),
 		versions: make(map[uint16]string), failing: make(map[uint16]bool),
+		changed: make(chan struct{}),
 	}
 }
 
@@ -84,6 +87,29 @@ func (t *targets) set(res *resource, s targetState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.states[res.number] = s
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// await waits until the target's objects of a resource are all known. It is false if ctx ended, or if nothing is to be
+// written and they cannot be known at present.
+func (t *targets) await(ctx context.Context, res *resource) bool {
+	for {
+		t.mu.Lock()
+		state, failing, changed := t.states[res.number], t.failing[res.number], t.changed
+		t.mu.Unlock()
+		switch {
+		case state == synced:
+			return true
+		case t.run.compares && (failing || state == unserved):
+			return false
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // begin says that a resource is read in a version.
@@ -122,7 +148,11 @@ func (t *targets) busy() bool {
 func (t *targets) fails(res *resource, failing bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.failing[res.number] = failing
+	if t.failing[res.number] != failing {
+		t.failing[res.number] = failing
+		close(t.changed)
+		t.changed = make(chan struct{})
+	}
 }
 
 // forget removes what is known of the target's objects of a resource.

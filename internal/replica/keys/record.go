@@ -47,6 +47,11 @@ func (r *record) desired() Desired {
 	}
 }
 
+// untold reports whether an object that may exist was not told by the resync of a mark or a later one.
+func (r *record) untold(mark uint32) bool {
+	return r.used && r.told < mark && r.claim != Gone && (r.owner != Absent || r.claim.Exists())
+}
+
 func (r *record) setDesired(d Desired) {
 	r.claim, r.position, r.origin, r.at = d.Claim, d.Position, d.Origin, millis(d.At)
 	r.epoch, r.version, r.step = d.Epoch, d.Version, d.Step

@@ -83,12 +83,19 @@ func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, lea
 	return id, before, true
 }
 
+// Untold reports whether Prune would claim that the object of a row is gone.
+func (t *Table) Untold(id ID, told uint32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rows[id].untold(told)
+}
+
 // Prune claims that the object of a row is gone, as d says, unless it was told by the resync or a later one.
 func (t *Table) Prune(id ID, d Desired, told uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := &t.rows[id]
-	if !r.used || r.told >= told || r.claim == Gone || r.owner == Absent {
+	if !r.untold(told) {
 		return false
 	}
 	// The object ends as it was last seen: any event behind that is newer.

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
+)
+
+func marker(op event.Op, n int, lane uint16) replicatest.Event {
+	return replicatest.Event{Op: op, Lane: lane, Data: fmt.Sprintf(`{"n":%d,"complete":true}`, n), At: noon}
+}
+
+func TestPrune_waits_until_the_target_is_listed(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(marker(event.ResyncStarted, 1, 0), is("told", at(1, 10)), marker(event.ResyncCompleted, 1, 0))
+	g.catchUp(t.Context())
+	g.has("told", at(1, 10))
+	g.has("left", at(1, 9)) // the list has it later than the log was read
+	g.synced()
+	g.pruning.Wait()
+	assert.Equal(t, keys.Gone, g.row("left").Desired.Claim)
+	assert.Equal(t, keys.Whole, g.row("told").Desired.Claim)
+}
+
+func TestPrune_ends_also_what_is_not_written_yet(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("left", at(1, 10)), marker(event.ResyncStarted, 1, 0), marker(event.ResyncCompleted, 1, 0))
+	g.synced()
+	g.catchUp(t.Context())
+	g.pruning.Wait()
+	assert.Equal(t, keys.Gone, g.row("left").Desired.Claim)
+}
+
+func TestPrune_counts_all_before_the_first_delete(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(marker(event.ResyncStarted, 1, 0), marker(event.ResyncCompleted, 1, 0))
+	for _, name := range names(7) {
+		g.has(name, at(1, 9))
+	}
+	g.synced()
+	g.catchUp(t.Context())
+	id, _ := g.queue.Get()
+	row := g.table.Get(id)
+	assert.False(t, g.allowed(&row))
+	g.pruning.Wait()
+}
+
+func TestPrune_waits_for_all_lanes(t *testing.T) {
+	g := newRig(t, nil)
+	g.log.Lanes = 2
+	g.tell(marker(event.ResyncStarted, 1, 0), marker(event.ResyncStarted, 1, 1), is("told", at(1, 10)),
+		marker(event.ResyncCompleted, 1, 0))
+	g.has("left", at(1, 9))
+	g.synced()
+	g.catchUp(t.Context())
+	g.pruning.Wait()
+	assert.Equal(t, keys.Unknown, g.row("left").Desired.Claim)
+	g.tell(marker(event.ResyncCompleted, 1, 1))
+	g.pruning.Wait()
+	assert.Equal(t, keys.Gone, g.row("left").Desired.Claim)
+	g.tell(is("left", at(1, 9)))
+	assert.Equal(t, keys.Whole, g.row("left").Desired.Claim, "told again behind it")
+	assert.True(t, g.deletes.Allows(noon, 0))
+}

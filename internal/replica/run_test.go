@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A log may go on after it has said that it was replaced.
+func TestRead_takes_nothing_of_a_log_that_has_replaced_the_one_before(t *testing.T) {
+	g := newRig(t, nil)
+	g.log.Append(is("a", at(1, 10)))
+	ended := make(chan error)
+	go func() { ended <- g.read(t.Context()) }()
+	<-g.begun
+	g.log.Replace(is("b", at(1, 11)))
+	assert.ErrorIs(t, <-ended, errReplaced)
+	assert.Equal(t, "a", g.row("a").Name)
+	assert.Empty(t, g.row("b").Name)
+}
