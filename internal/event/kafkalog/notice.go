@@ -77,7 +77,7 @@ func hungUp(err error) bool {
 // failed notes that a partition could not be fetched from.
 func (r *reader) failed(p *partition, err error) error {
 	if kafka.OutOfRange(err) {
-		p.lost, p.topic.doubted, r.surveys.now = true, true, true
+		p.loss.seen, p.topic.doubted, r.surveys.now = true, true, true
 		return nil
 	}
 	if kafka.Forbidden(err) && !r.what.only {
@@ -138,7 +138,7 @@ func (r *reader) surveyFailed(err error) error {
 
 func failing(partitions []*partition) bool {
 	return slices.ContainsFunc(partitions, func(p *partition) bool {
-		return p.trouble.failures > 0 || p.lost || p.topic.missing
+		return p.trouble.failures > 0 || p.loss.seen || p.topic.missing
 	})
 }
 

@@ -38,15 +38,40 @@ type partition struct {
 	// where that one is.
 	since  time.Time
 	sought bool
-	// queue is what was fetched and not handed over, and size how much that is.
-	queue []item
-	size  int
-	// asked says that a fetch is under way, closed that no more is wanted, lost that there is nothing at next.
-	asked, closed, lost bool
+	// queue is what was fetched and not handed over.
+	queue queue
+	// asked says that a fetch is under way, closed that no more is wanted.
+	asked, closed bool
+
+	loss    loss
+	trouble trouble
+}
+
+// queue holds items in their order.
+type queue struct {
+	items []item
+	// size is how much they are.
+	size int
+}
+
+func (q *queue) push(it item) {
+	q.items = append(q.items, it)
+	q.size += it.size()
+}
+
+func (q *queue) pop() item {
+	it := q.items[0]
+	q.items[0] = item{}
+	q.items = q.items[1:]
+	q.size -= it.size()
+	return it
+}
+
+// loss is that a partition has nothing at the next offset.
+type loss struct {
+	seen bool
 	// doubt is when it was first seen that the partition ends before what was read of it.
 	doubt time.Time
-
-	trouble trouble
 }
 
 // trouble is that fetches fail.
@@ -74,15 +99,7 @@ func (p *partition) behind() bool { return !p.closed && p.next < p.end }
 // caughtUp reports whether all was handed over that the partition had when reading began. A topic that is gone has
 // nothing.
 func (p *partition) caughtUp() bool {
-	return p.topic.missing || !p.behind() && (len(p.queue) == 0 || p.queue[0].offset() >= p.end)
-}
-
-func (p *partition) pop() item {
-	it := p.queue[0]
-	p.queue[0] = item{}
-	p.queue = p.queue[1:]
-	p.size -= it.size()
-	return it
+	return p.topic.missing || !p.behind() && (len(p.queue.items) == 0 || p.queue.items[0].offset() >= p.end)
 }
 
 // load is what a fetch has brought.
@@ -98,7 +115,7 @@ type load struct {
 // ask fetches more of a partition, if there is room and anything to be had.
 func (r *reader) ask(ctx context.Context, p *partition) {
 	share := max(leastShare, budgetBytes/2/len(r.partitions))
-	if p.asked || p.closed || p.lost || p.topic.missing || p.size > share || !r.follow && !p.behind() ||
+	if p.asked || p.closed || p.loss.seen || p.topic.missing || p.queue.size > share || !r.follow && !p.behind() ||
 		time.Now().Before(p.trouble.again) {
 		return
 	}
@@ -165,11 +182,10 @@ func (r *reader) take(ctx context.Context, l load) error {
 	p.next, p.high, p.sought = max(p.next, l.next), max(p.high, l.end), l.sought
 	for _, it := range l.items {
 		if p.admit(&it, r.follow, r.Until) {
-			p.queue = append(p.queue, it)
-			p.size += it.size()
+			p.queue.push(it)
 		}
 	}
-	if len(p.queue) == 0 {
+	if len(p.queue.items) == 0 {
 		r.lanes.passed(p.lane, p.next, false)
 	}
 	if l.err != nil {

@@ -212,9 +212,9 @@ func (r *reader) next() (next *partition, over bool) {
 	wait := false
 	for _, p := range r.partitions {
 		switch {
-		case len(p.queue) > 0:
+		case len(p.queue.items) > 0:
 			over = false
-			if next == nil || p.queue[0].Time.Before(next.queue[0].Time) {
+			if next == nil || p.queue.items[0].Time.Before(next.queue.items[0].Time) {
 				next = p
 			}
 		case p.behind():
@@ -245,7 +245,7 @@ func (r *reader) catchUp() {
 
 // hand gives the first item of a partition away.
 func (r *reader) hand(ctx context.Context, p *partition) error {
-	it := p.pop()
+	it := p.queue.pop()
 	r.ask(ctx, p)
 	if it.barrier || r.markers.repeated(&it) {
 		r.lanes.passed(p.lane, it.offset()+1, false)

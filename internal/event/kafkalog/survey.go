@@ -207,21 +207,21 @@ func (r *reader) bound(p *partition, b kafka.Bounds, closing bool) error {
 	}
 	now := time.Now()
 	switch {
-	case !p.lost, p.closed:
+	case !p.loss.seen, p.closed:
 	case p.next < b.First:
 		r.cfg.Notice(fmt.Sprintf("records %d to %d of partition %d of topic %q were removed before they were read", p.next,
 			b.First-1, p.number, p.place.topic))
-		p.next, p.lost, p.doubt = b.First, false, time.Time{}
+		p.next, p.loss = b.First, loss{}
 	case p.next <= b.Next:
-		p.lost, p.doubt = false, time.Time{}
-	case p.doubt.IsZero():
-		p.doubt, p.topic.doubted, r.surveys.now = now, true, true
-	case now.Sub(p.doubt) < doubtFor:
+		p.loss = loss{}
+	case p.loss.doubt.IsZero():
+		p.loss.doubt, p.topic.doubted, r.surveys.now = now, true, true
+	case now.Sub(p.loss.doubt) < doubtFor:
 		p.topic.doubted, r.surveys.now = true, true
 	default:
 		r.cfg.Notice(fmt.Sprintf("partition %d of topic %q has lost records %d to %d, which were read", p.number,
 			p.place.topic, b.Next, p.next-1))
-		p.next, p.end, p.lost, p.doubt = b.Next, min(p.end, b.Next), false, time.Time{}
+		p.next, p.end, p.loss = b.Next, min(p.end, b.Next), loss{}
 		r.lanes.retire(p.place)
 		var err error
 		if p.lane, err = r.lanes.of(p.place); err != nil {
