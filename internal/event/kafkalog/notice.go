@@ -85,7 +85,7 @@ func (r *reader) failed(p *partition, err error) error {
 		for _, p := range p.topic.partitions {
 			p.closed = true
 		}
-		if !slices.ContainsFunc(r.partitions, func(p *partition) bool { return !p.closed }) {
+		if r.topics.closed() {
 			return fmt.Errorf("read %s at %s: %w", r.what, r.brokers(), err)
 		}
 		return nil
@@ -107,7 +107,7 @@ func (r *reader) late(now time.Time) {
 	if r.surveys.failed > 0 {
 		return
 	}
-	for _, t := range r.topics {
+	for _, t := range r.topics.byName {
 		var numbers []string
 		var cause error
 		for _, p := range t.partitions {
@@ -130,16 +130,10 @@ func (r *reader) surveyFailed(err error) error {
 	}
 	r.surveys.failed++
 	r.surveys.again, r.surveys.now = time.Now().Add(r.backoff(r.surveys.failed)), true
-	if !r.begun || failing(r.partitions) {
+	if !r.begun || r.topics.failing() {
 		r.interrupted(err)
 	}
 	return nil
-}
-
-func failing(partitions []*partition) bool {
-	return slices.ContainsFunc(partitions, func(p *partition) bool {
-		return p.trouble.failures > 0 || p.loss.seen || p.topic.missing
-	})
 }
 
 // interrupted gives notice of why nothing is read, once for each reason in a row.
@@ -174,7 +168,7 @@ func (r *reader) reads() {
 	switch {
 	case !r.begun && r.Follow:
 		r.cfg.Notice(fmt.Sprintf("reading %s at %s %s; ^C ends it", r.what, r.brokers(), r.Part(r.missing)))
-	case r.waiting == "", failing(r.partitions), r.surveys.failed > 0:
+	case r.waiting == "", r.topics.failing(), r.surveys.failed > 0:
 		r.begun = true
 		return
 	default:

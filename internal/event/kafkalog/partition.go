@@ -10,21 +10,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
-// topic is one that is read.
-type topic struct {
-	name string
-	// id is another one when the topic is recreated; empty where brokers have none.
-	id         string
-	partitions []*partition
-	// absent is since when surveys have not found the topic; missing says that it is believed.
-	absent  time.Time
-	missing bool
-	// doubted says that its bounds have to be asked for.
-	doubted bool
-	// checked is when its id was asked for.
-	checked time.Time
-}
-
 // partition is one that is read. It is used by the reader's goroutine only.
 type partition struct {
 	place
@@ -114,7 +99,7 @@ type load struct {
 
 // ask fetches more of a partition, if there is room and anything to be had.
 func (r *reader) ask(ctx context.Context, p *partition) {
-	share := max(leastShare, budgetBytes/2/len(r.partitions))
+	share := max(leastShare, budgetBytes/2/len(r.topics.partitions))
 	if p.asked || p.closed || p.loss.seen || p.topic.missing || p.queue.size > share || !r.follow && !p.behind() ||
 		time.Now().Before(p.trouble.again) {
 		return

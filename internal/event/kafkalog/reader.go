@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,9 +20,8 @@ type reader struct {
 	*Log
 	event.Reading
 
-	topics     map[string]*topic
-	partitions []*partition
-	markers    markers
+	topics  topics
+	markers markers
 	// follow says that reading goes on at the ends: until the time comes until which the log is followed.
 	follow bool
 	// missing says that the topic was seen not to exist, begun that records were fetched, or that there was none.
@@ -66,7 +64,7 @@ func newReader(l *Log, r event.Reading) *reader {
 	}
 	r.Start.Time, r.Until = r.Start.Time.Truncate(time.Millisecond), r.Until.Truncate(time.Millisecond)
 	return &reader{
-		Log: l, Reading: r, newest: newest, topics: make(map[string]*topic), loads: make(chan load),
+		Log: l, Reading: r, newest: newest, topics: topics{byName: make(map[string]*topic)}, loads: make(chan load),
 		surveys: surveys{answers: make(chan answer)},
 		fetches: make(chan struct{}, fetchesAtOnce), waits: make(chan struct{}, waitsAtOnce),
 	}
@@ -116,8 +114,7 @@ func (r *reader) open(ctx context.Context) error {
 	if len(all) == 0 {
 		return kafka.ErrNoTopic
 	}
-	clear(r.topics)
-	r.partitions = nil
+	r.topics = topics{byName: make(map[string]*topic)}
 	for _, f := range all {
 		if err := r.add(f, r.missing); err != nil {
 			return err
@@ -136,10 +133,10 @@ func (r *reader) open(ctx context.Context) error {
 // add takes a topic into what is read, or the partitions of one that were not. A fresh one was not there when reading
 // began, or waiting for it.
 func (r *reader) add(f found, fresh bool) error {
-	t := r.topics[f.name]
+	t := r.topics.byName[f.name]
 	if t == nil {
 		t = &topic{name: f.name, id: f.id, checked: time.Now()}
-		r.topics[f.name] = t
+		r.topics.byName[f.name] = t
 	}
 	for n := len(t.partitions); n < f.partitions; n++ {
 		number := int32(n) //nolint:gosec // at most some thousands
@@ -157,8 +154,7 @@ func (r *reader) add(f found, fresh bool) error {
 		case !start.Beginning && !fresh:
 			p.next = b.Next
 		}
-		t.partitions = append(t.partitions, p)
-		r.partitions = append(r.partitions, p)
+		r.topics.add(p)
 	}
 	return nil
 }
@@ -172,15 +168,15 @@ func (r *reader) serve(ctx context.Context) error {
 	close(now)
 	r.askAll(ctx)
 	for {
-		if !r.caughtUp && r.allCaughtUp() {
+		if !r.caughtUp && !r.rewound && r.topics.caughtUp() {
 			r.catchUp()
 		}
 		var ready chan struct{}
-		next, over := r.next()
+		next, over := r.topics.next(r.follow)
 		switch {
 		case next != nil:
 			ready = now
-		case over:
+		case over && !r.rewound:
 			return nil
 		}
 		var err error
@@ -203,36 +199,6 @@ func (r *reader) serve(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// next returns the partition whose first item is to be handed over: that with the oldest one, once there is one of each
-// partition that has more of the past. It is nil where there is none yet; over says that nothing will come any more.
-func (r *reader) next() (next *partition, over bool) {
-	over = !r.rewound
-	wait := false
-	for _, p := range r.partitions {
-		switch {
-		case len(p.queue.items) > 0:
-			over = false
-			if next == nil || p.queue.items[0].Time.Before(next.queue.items[0].Time) {
-				next = p
-			}
-		case p.behind():
-			over = false
-			// Whoever follows does not wait for a partition that is away.
-			wait = wait || !r.follow || !p.trouble.told
-		case r.follow && !p.closed:
-			over = false
-		}
-	}
-	if wait {
-		return nil, false
-	}
-	return next, over
-}
-
-func (r *reader) allCaughtUp() bool {
-	return !r.rewound && !slices.ContainsFunc(r.partitions, func(p *partition) bool { return !p.caughtUp() })
 }
 
 // catchUp tells once that all was handed over that the log had.
@@ -263,7 +229,7 @@ func (r *reader) hand(ctx context.Context, p *partition) error {
 }
 
 func (r *reader) askAll(ctx context.Context) {
-	for _, p := range r.partitions {
+	for _, p := range r.topics.partitions {
 		r.ask(ctx, p)
 	}
 }

@@ -42,7 +42,7 @@ type mark struct {
 func (r *reader) beginAtLast(ctx context.Context) error {
 	n := r.Start.Last
 	var windows []*window
-	for _, p := range r.partitions {
+	for _, p := range r.topics.partitions {
 		windows = append(windows, &window{p: p, from: p.end})
 	}
 	for step := int64(n); ; step *= 4 {

@@ -80,8 +80,8 @@ const checkEvery = 5 * time.Second
 func (r *reader) look(ctx context.Context) {
 	now := time.Now()
 	r.surveys.underway, r.surveys.now, r.surveys.began = true, false, now
-	before := make(map[string]known, len(r.topics))
-	for _, t := range r.topics {
+	before := make(map[string]known, len(r.topics.byName))
+	for _, t := range r.topics.byName {
 		k := known{id: t.id, partitions: len(t.partitions), bounds: t.doubted || r.closing}
 		k.check = !t.absent.IsZero() || now.Sub(t.checked) >= checkEvery ||
 			slices.ContainsFunc(t.partitions, func(p *partition) bool { return p.trouble.failures > 0 })
@@ -108,7 +108,7 @@ func (r *reader) adopt(ctx context.Context, a answer) error {
 	}
 	if r.surveys.failed > 0 {
 		r.surveys.failed = 0
-		for _, p := range r.partitions {
+		for _, p := range r.topics.partitions {
 			p.trouble.again = time.Time{}
 			if p.trouble.failures > 0 {
 				p.trouble.since = time.Now()
@@ -124,7 +124,7 @@ func (r *reader) adopt(ctx context.Context, a answer) error {
 			return err
 		}
 	}
-	for _, t := range r.topics {
+	for _, t := range r.topics.byName {
 		if !seen[t.name] {
 			if err := r.miss(t, a.closing); err != nil {
 				return err
@@ -143,7 +143,7 @@ func (r *reader) adopt(ctx context.Context, a answer) error {
 
 // meet goes over to what was found of a topic. Again says that topics are read again, so that they are not new.
 func (r *reader) meet(f found, closing, again bool) error {
-	t := r.topics[f.name]
+	t := r.topics.byName[f.name]
 	switch {
 	case r.rewound: // the next survey tells its bounds
 	case t == nil && again:
@@ -171,14 +171,12 @@ func (r *reader) meet(f found, closing, again bool) error {
 	return r.add(f, true)
 }
 
-// drop forgets a topic.
+// drop forgets a topic. What comes of one of its name is something else.
 func (r *reader) drop(t *topic) {
 	for _, p := range t.partitions {
-		p.closed = true
 		r.lanes.retire(p.place)
 	}
-	delete(r.topics, t.name)
-	r.partitions = slices.DeleteFunc(r.partitions, func(p *partition) bool { return p.topic == t })
+	r.topics.drop(t)
 }
 
 // replaced says that what was read is not what comes before what is read next.
@@ -188,7 +186,7 @@ func (r *reader) replaced() {
 	r.markers = markers{}
 	r.caughtUp = false
 	if r.newest {
-		for _, t := range r.topics {
+		for _, t := range r.topics.byName {
 			r.drop(t)
 		}
 		r.rewound, r.surveys.now = true, true
