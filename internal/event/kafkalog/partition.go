@@ -3,11 +3,7 @@
 package kafkalog
 
 import (
-	"context"
-	"errors"
 	"time"
-
-	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
 )
 
 // partition is one that is read. It is used by the reader's goroutine only.
@@ -85,101 +81,6 @@ func (p *partition) behind() bool { return !p.closed && p.next < p.end }
 // nothing.
 func (p *partition) caughtUp() bool {
 	return p.topic.missing || !p.behind() && (len(p.queue.items) == 0 || p.queue.items[0].offset() >= p.end)
-}
-
-// load is what a fetch has brought.
-type load struct {
-	p     *partition
-	items []item
-	// next is the offset to go on from.
-	next, end int64
-	sought    bool
-	err       error
-}
-
-// ask fetches more of a partition, if there is room and anything to be had.
-func (r *reader) ask(ctx context.Context, p *partition) {
-	share := max(leastShare, budgetBytes/2/len(r.topics.partitions))
-	if p.asked || p.closed || p.loss.seen || p.topic.missing || p.queue.size > share || !r.follow && !p.behind() ||
-		time.Now().Before(p.trouble.again) {
-		return
-	}
-	p.asked = true
-	slots := r.fetches
-	if p.next >= p.high {
-		slots = r.waits
-	}
-	l := load{p: p, next: p.next, sought: p.sought || p.since.IsZero()}
-	at, since, high := p.place, p.since, p.high
-	r.work.Go(func() {
-		select {
-		case slots <- struct{}{}:
-			r.fetch(ctx, at, since, high, share, &l)
-			<-slots
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case r.loads <- l:
-		case <-ctx.Done():
-		}
-	})
-}
-
-// fetch fills a load with about share bytes.
-func (l *Log) fetch(ctx context.Context, at place, since time.Time, high int64, share int, to *load) {
-	if !to.sought {
-		offset, err := l.seek(ctx, at, high, since)
-		if to.err = err; err != nil {
-			return
-		}
-		to.next, to.sought = max(to.next, offset), true
-	}
-	size := 0
-	next, end, err := l.Fetch(ctx, at.topic, at.number, to.next, func(rec *kafka.Record) error {
-		if rec.Value != nil {
-			it := convert(at.topic, at.number, rec)
-			to.items = append(to.items, it)
-			size += it.size()
-		}
-		to.next = rec.Offset + 1
-		if size >= share {
-			return errEnough
-		}
-		return nil
-	})
-	to.end = end
-	switch {
-	case err == nil:
-		to.next = max(to.next, next)
-	case !errors.Is(err, errEnough):
-		to.err = err
-	}
-}
-
-// take queues what a fetch has brought.
-func (r *reader) take(ctx context.Context, l load) error {
-	p := l.p
-	p.asked = false
-	if p.closed {
-		return nil
-	}
-	p.next, p.high, p.sought = max(p.next, l.next), max(p.high, l.end), l.sought
-	for _, it := range l.items {
-		if p.admit(&it, r.follow, r.Until) {
-			p.queue.push(it)
-		}
-	}
-	if len(p.queue.items) == 0 {
-		r.lanes.passed(p.lane, p.next, false)
-	}
-	if l.err != nil {
-		return r.failed(p, l.err)
-	}
-	p.trouble = trouble{again: p.trouble.again}
-	r.reads()
-	r.ask(ctx, p)
-	return nil
 }
 
 // admit reports whether the item is of what is read, which ends at a time unless that is zero.

@@ -36,15 +36,13 @@ type reader struct {
 	// caughtUp says that the caller was told so, void that there was no topic then.
 	caughtUp, void bool
 
-	work           sync.WaitGroup
-	loads          chan load
-	fetches, waits chan struct{}
-
+	fetches fetches
 	surveys surveys
 }
 
 // surveys are the looks at the topics.
 type surveys struct {
+	work sync.WaitGroup
 	// answers has what the one found that is under way.
 	answers  chan answer
 	underway bool
@@ -64,16 +62,16 @@ func newReader(l *Log, r event.Reading) *reader {
 	}
 	r.Start.Time, r.Until = r.Start.Time.Truncate(time.Millisecond), r.Until.Truncate(time.Millisecond)
 	return &reader{
-		Log: l, Reading: r, newest: newest, topics: topics{byName: make(map[string]*topic)}, loads: make(chan load),
-		surveys: surveys{answers: make(chan answer)},
-		fetches: make(chan struct{}, fetchesAtOnce), waits: make(chan struct{}, waitsAtOnce),
+		Log: l, Reading: r, newest: newest, topics: topics{byName: make(map[string]*topic)},
+		fetches: newFetches(), surveys: surveys{answers: make(chan answer)},
 	}
 }
 
 // run reads until ctx ends, the reading is done, Each fails, or it can never succeed.
 func (r *reader) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer r.work.Wait()
+	defer r.fetches.work.Wait()
+	defer r.surveys.work.Wait()
 	defer cancel()
 	var absent time.Time
 	for {
@@ -183,7 +181,7 @@ func (r *reader) serve(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case l := <-r.loads:
+		case l := <-r.fetches.loads:
 			err = r.take(ctx, l)
 		case a := <-r.surveys.answers:
 			err = r.adopt(ctx, a)

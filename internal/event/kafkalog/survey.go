@@ -91,7 +91,7 @@ func (r *reader) look(ctx context.Context) {
 		before[t.name] = k
 	}
 	a := answer{closing: r.closing}
-	r.work.Go(func() {
+	r.surveys.work.Go(func() {
 		a.topics, a.err = r.survey(ctx, before)
 		select {
 		case r.surveys.answers <- a:
