@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
@@ -28,8 +27,6 @@ type reader struct {
 	missing, begun bool
 	// waiting is the last notice about an interruption, empty while all is well.
 	waiting string
-	// closing says that the time has come until which the log is followed.
-	closing bool
 	// newest says that the caller wants to know all that the log has, not only what follows. After Replaced it is given
 	// all of it again, also what was not replaced; rewound says that this is to begin.
 	newest, rewound bool
@@ -38,20 +35,6 @@ type reader struct {
 
 	fetches fetches
 	surveys surveys
-}
-
-// surveys are the looks at the topics.
-type surveys struct {
-	work sync.WaitGroup
-	// answers has what the one found that is under way.
-	answers  chan answer
-	underway bool
-	// began is when the last one began.
-	began time.Time
-	// now asks for another one, not before again, since so many have failed in a row.
-	now    bool
-	again  time.Time
-	failed int
 }
 
 func newReader(l *Log, r event.Reading) *reader {
@@ -236,11 +219,11 @@ func (r *reader) askAll(ctx context.Context) {
 func (r *reader) tick(ctx context.Context) {
 	now := time.Now()
 	if r.follow && !r.Until.IsZero() && !now.Before(r.Until) {
-		r.closing = true
+		r.surveys.closing = true
 	}
-	due := r.surveys.now || r.closing || r.follow && now.Sub(r.surveys.began) >= r.cfg.LookEvery
+	due := r.surveys.now || r.surveys.closing || r.follow && now.Sub(r.surveys.began) >= r.cfg.LookEvery
 	if due && !r.surveys.underway && !now.Before(r.surveys.again) {
-		r.look(ctx)
+		r.surveys.begin(ctx, r.Log, r.topics.known(now, r.surveys.closing))
 	}
 	r.late(now)
 	r.askAll(ctx)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
@@ -73,28 +74,30 @@ func (l *Log) examine(ctx context.Context, name string, partitions int, before k
 	return f, err
 }
 
-// checkEvery is how often it is asked whether a topic is still the same.
-const checkEvery = 5 * time.Second
+// surveys are the looks at the topics.
+type surveys struct {
+	work sync.WaitGroup
+	// answers has what the one found that is under way.
+	answers  chan answer
+	underway bool
+	// began is when the last one began.
+	began time.Time
+	// now asks for another one, not before again, since so many have failed in a row.
+	now    bool
+	again  time.Time
+	failed int
+	// closing says that the time has come until which the log is followed: the next one asks where the log ends.
+	closing bool
+}
 
-// look begins a survey.
-func (r *reader) look(ctx context.Context) {
-	now := time.Now()
-	r.surveys.underway, r.surveys.now, r.surveys.began = true, false, now
-	before := make(map[string]known, len(r.topics.byName))
-	for _, t := range r.topics.byName {
-		k := known{id: t.id, partitions: len(t.partitions), bounds: t.doubted || r.closing}
-		k.check = !t.absent.IsZero() || now.Sub(t.checked) >= checkEvery ||
-			slices.ContainsFunc(t.partitions, func(p *partition) bool { return p.trouble.failures > 0 })
-		if k.check {
-			t.checked = now
-		}
-		before[t.name] = k
-	}
-	a := answer{closing: r.closing}
-	r.surveys.work.Go(func() {
-		a.topics, a.err = r.survey(ctx, before)
+// begin looks at the topics, in a goroutine of its own.
+func (s *surveys) begin(ctx context.Context, at *Log, before map[string]known) {
+	s.underway, s.now, s.began = true, false, time.Now()
+	a := answer{closing: s.closing}
+	s.work.Go(func() {
+		a.topics, a.err = at.survey(ctx, before)
 		select {
-		case r.surveys.answers <- a:
+		case s.answers <- a:
 		case <-ctx.Done():
 		}
 	})
@@ -132,7 +135,7 @@ func (r *reader) adopt(ctx context.Context, a answer) error {
 		}
 	}
 	if a.closing {
-		r.follow, r.closing = false, false
+		r.follow, r.surveys.closing = false, false
 	}
 	if r.begun {
 		r.reads()

@@ -85,3 +85,22 @@ func (ts *topics) failing() bool {
 func (ts *topics) closed() bool {
 	return !slices.ContainsFunc(ts.partitions, func(p *partition) bool { return !p.closed })
 }
+
+// checkEvery is how often it is asked whether a topic is still the same.
+const checkEvery = 5 * time.Second
+
+// known returns what is known of them for a survey that begins now, and notes whose ids it asks for. It asks for all
+// bounds where reading is closing.
+func (ts *topics) known(now time.Time, closing bool) map[string]known {
+	before := make(map[string]known, len(ts.byName))
+	for _, t := range ts.byName {
+		k := known{id: t.id, partitions: len(t.partitions), bounds: t.doubted || closing}
+		k.check = !t.absent.IsZero() || now.Sub(t.checked) >= checkEvery ||
+			slices.ContainsFunc(t.partitions, func(p *partition) bool { return p.trouble.failures > 0 })
+		if k.check {
+			t.checked = now
+		}
+		before[t.name] = k
+	}
+	return before
+}
