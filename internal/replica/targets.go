@@ -41,6 +41,8 @@ type targets struct {
 	failing map[uint16]bool
 	// changed is closed when one of these changes.
 	changed chan struct{}
+	// cancels end the readings of resources.
+	cancels map[uint16]context.CancelCauseFunc
 }
 
 // targetState is how far a resource of the target is read.
@@ -60,6 +62,7 @@ func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets 
 		run: r, client: client, catalog: offered, states: make(map[uint16]targetState),
 		versions: make(map[uint16]string), failing: make(map[uint16]bool),
 		changed: make(chan struct{}),
+		cancels: make(map[uint16]context.CancelCauseFunc),
 	}
 }
 
@@ -68,10 +71,19 @@ func (t *targets) open(ctx context.Context, res *resource) {
 	t.set(res, listing)
 	t.reading.Go(func() {
 		for backoff := (kube.Backoff{}); ; {
-			err := t.read(ctx, res)
+			reading, cancel := context.WithCancelCause(ctx)
+			t.reads(res, cancel)
+			err := t.read(reading, res)
 			if ctx.Err() != nil {
+				cancel(nil)
 				return
 			}
+			if cause := context.Cause(reading); cause != nil {
+				err = cause
+			} else if errors.As(err, new(*source.RewoundError)) {
+				t.rewind(res, err)
+			}
+			cancel(nil)
 			// The target's versions begin again: what is known of it does not compare with what a list has.
 			t.run.log.Warn("the target is listed again", slog.String("resource", res.Resource), slog.Any("reason", err))
 			t.set(res, listing)
@@ -108,6 +120,25 @@ func (t *targets) await(ctx context.Context, res *resource) bool {
 		case <-changed:
 		case <-ctx.Done():
 			return false
+		}
+	}
+}
+
+// reads says how the reading of a resource is ended.
+func (t *targets) reads(res *resource, cancel context.CancelCauseFunc) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cancels[res.number] = cancel
+}
+
+// rewind has all other resources listed again, because one of them has shown that the target's versions begin again. The
+// others may have been connected again when the target had passed their versions: then they do not notice.
+func (t *targets) rewind(noticed *resource, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for number, cancel := range t.cancels {
+		if number != noticed.number {
+			cancel(err)
 		}
 	}
 }

@@ -148,6 +148,8 @@ func (w *world) interfere(ctx context.Context, every time.Duration) {
 const (
 	personsMember = "person"
 	personsLabel  = "person.example.com/added"
+	// personsApp is the value that people give the label app.
+	personsApp = "person"
 )
 
 // person changes one object.
@@ -183,7 +185,7 @@ func (w *world) person(ctx context.Context, k key, edits map[key]int, detached *
 			"a person removes members of %s", k)
 	case n < 50:
 		edits[k]++
-		w.told(patch(ctx, objects, k.name, map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "person"}}}),
+		w.told(patch(ctx, objects, k.name, map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": personsApp}}}),
 			"a person labels %s", k)
 	case n < 60:
 		_ = patch(ctx, objects, k.name, content(k.resource, map[string]any{personsMember: value}))

@@ -171,11 +171,12 @@ func (w *world) differs(k key, source, target *unstructured.Unstructured, last e
 	if waits == "contested" && edits >= 3 {
 		return ""
 	}
-	want, err := w.cleaned(k, source)
+	_, labelled := source.GetLabels()["app"]
+	want, err := w.cleaned(k, source, true)
 	if err != nil {
 		return err.Error()
 	}
-	got, err := w.cleaned(k, target)
+	got, err := w.cleaned(k, target, labelled)
 	if err != nil {
 		return err.Error()
 	}
@@ -197,13 +198,17 @@ func asText(v any) string {
 	return string(b)
 }
 
-// cleaned returns the content of an object of either cluster that has to be the same in both.
-func (w *world) cleaned(k key, o *unstructured.Unstructured) (map[string]any, error) {
+// cleaned returns the content of an object of either cluster that has to be the same in both. Labelled says that the
+// source's has the label that people change.
+func (w *world) cleaned(k key, o *unstructured.Unstructured, labelled bool) (map[string]any, error) {
 	o = o.DeepCopy()
 	o.SetName(k.name)
 	o.SetNamespace(k.namespace)
 	labels := o.GetLabels()
 	delete(labels, personsLabel)
+	if labels["app"] == personsApp && !labelled {
+		delete(labels, "app") // the source has none, so that it is the person's
+	}
 	o.SetLabels(labels)
 	for _, within := range []string{"data", "spec"} {
 		if members, ok := o.Object[within].(map[string]any); ok {
