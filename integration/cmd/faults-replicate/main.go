@@ -24,6 +24,7 @@ func main() {
 	flags.IntVar(&o.PerRound, "per-round", 12, "how many of them in each round")
 	flags.BoolVar(&o.Once, "once", false, "inject each fault once and by itself, before those at random")
 	flags.Uint64Var(&o.Seed, "seed", 1, "what the campaign follows from; with the same directory it goes on where it was")
+	flags.IntVar(&o.Limit, "limit", 0, "the limit of deletes in each round (default: some rounds have one)")
 	flags.StringVar(&o.Broker, "broker", "nats", "what the bridge publishes to: nats or kafka")
 	flags.StringVar(&o.Binary, "binary", "", "another program than that of this tree")
 	flags.StringVar(&o.Dir, "dir", "faults-replicate-results", "directory of the results, and of rounds with violations")
@@ -56,7 +57,7 @@ func run(ctx context.Context, o replicas.Options) (broken bool, err error) {
 		fmt.Printf("\n%s", replicas.Summary(results))
 	}
 	for i := range results {
-		broken = broken || len(results[i].Violations) > 0
+		broken = broken || len(results[i].Violations) > 0 || results[i].Failed != ""
 	}
 	return broken, err
 }

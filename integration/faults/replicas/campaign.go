@@ -27,6 +27,8 @@ type Options struct {
 	// Faults is how many are injected, PerRound how many of them in each round.
 	Faults, PerRound int
 	Seed             uint64
+	// Limit, if not 0, is the limit of deletes in each round; otherwise some have one.
+	Limit int
 	// Once injects each fault once and alone, in place of those at random.
 	Once bool
 	// Only, if not nil, leaves out faults whose name does not match.
@@ -71,6 +73,8 @@ type Result struct {
 	// Violations are counted by promise; Told says each.
 	Violations map[string]int `json:",omitempty"`
 	Told       []string       `json:",omitempty"`
+	// Failed is why the round was not played to its end, for a reason that is not the replica's.
+	Failed string `json:",omitempty"`
 	Story      []string       `json:",omitempty"`
 }
 
@@ -115,7 +119,10 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 		}
 		res, err := o.round(ctx, len(results), n, next)
 		if err != nil {
-			return results, err
+			res.Failed = err.Error()
+		}
+		if ctx.Err() != nil {
+			break
 		}
 		line, err := json.Marshal(res)
 		if err != nil {
@@ -169,9 +176,9 @@ const smallLimit = 8
 // round plays one round.
 func (o *Options) round(ctx context.Context, number, n int, plan []fault) (res Result, err error) {
 	began := time.Now()
-	res = Result{Round: number, Seed: o.Seed, Broker: o.Broker}
+	res = Result{Round: number, Seed: o.Seed, Broker: o.Broker, Limit: o.Limit}
 	random := newRandom(o.Seed, uint64(number)) //nolint:gosec // it is positive
-	if number%4 == 3 {
+	if number%4 == 3 && o.Limit == 0 {
 		res.Limit = smallLimit
 	}
 	dir := filepath.Join(o.Dir, fmt.Sprintf("round-%d", number))
@@ -325,6 +332,9 @@ func (r *Result) String() string {
 	text := fmt.Sprintf("round %d: %d faults in %.0f s, %d changes, %d created, %d updated, %d deleted, %d late, new objects "+
 		"reach the target within %.1f s, equal after %.1f s, violations: %v", r.Round, len(r.Faults), r.Seconds, r.Changes,
 		r.Creates, r.Updates, r.Deletes, len(r.Late), slowest, r.Converged, r.Violations)
+	if r.Failed != "" {
+		text += "\n  FAILED: " + r.Failed
+	}
 	for _, line := range r.Told {
 		text += "\n  " + line
 	}
@@ -334,6 +344,7 @@ func (r *Result) String() string {
 // Summary is all rounds in Markdown.
 func Summary(results []Result) string {
 	var b strings.Builder
+	failed := 0
 	violations, byFault, sum, faults, late := map[string]int{}, map[string]int{}, Result{}, 0, 0
 	for _, p := range []string{"R1", "R2", "R3", "R4", "R5", "R6", "hang"} {
 		violations[p] = 0
@@ -347,13 +358,17 @@ func Summary(results []Result) string {
 		for p, n := range r.Violations {
 			violations[p] += n
 		}
+		if r.Failed != "" {
+			failed++
+		}
 		sum.Changes, sum.Seconds = sum.Changes+r.Changes, sum.Seconds+r.Seconds
 		sum.Creates, sum.Updates, sum.Deletes = sum.Creates+r.Creates, sum.Updates+r.Updates, sum.Deletes+r.Deletes
 		sum.Unknown, late = sum.Unknown+r.Unknown, late+len(r.Late)
 	}
 	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes of the source; the replicator created %d objects, updated "+
-		"%d and deleted %d. Of %d changes of the target the author is not known. %d objects were late.\n\n", faults,
-		len(results), sum.Seconds/60, sum.Changes, sum.Creates, sum.Updates, sum.Deletes, sum.Unknown, late)
+		"%d and deleted %d. Of %d changes of the target the author is not known. %d objects were late. "+
+		"%d rounds failed.\n\n", faults,
+		len(results), sum.Seconds/60, sum.Changes, sum.Creates, sum.Updates, sum.Deletes, sum.Unknown, late, failed)
 	fmt.Fprintf(&b, "| promise | violations |\n|---|---|\n")
 	for _, p := range slices.Sorted(maps.Keys(violations)) {
 		fmt.Fprintf(&b, "| %s | %d |\n", p, violations[p])

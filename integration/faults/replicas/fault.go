@@ -24,7 +24,9 @@ const (
 	ofTarget
 	ofBroker
 	ofSource
-	ofObjects
+	inTarget
+	// ofObjects needs the API server's answers.
+	ofObjects  = inTarget | ofTarget
 	everything = ofProcess | ofWay | ofTarget | ofBroker | ofSource | ofObjects
 )
 

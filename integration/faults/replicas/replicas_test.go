@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicas
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/edit"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestReplica_keeps_its_promises_under_faults(t *testing.T) {
+	controlplane.BinariesForTest(t)
+	results := play(t, Options{
+		Binary: rig.ProgramForTest(t), Once: true, PerRound: 16, Only: regexp.MustCompile(os.Getenv("FAULTS_ONLY")),
+	})
+	for i := range results {
+		assert.Empty(t, results[i].Failed)
+		assert.Empty(t, results[i].Violations, results[i].String()+"\n"+strings.Join(results[i].Story, "\n"))
+	}
+}
+
+// Replicators that were broken on purpose are found, each for what it does.
+func TestCampaign_finds_broken_replicators(t *testing.T) {
+	controlplane.BinariesForTest(t)
+	root := must.Get(controlplane.Root())(t)
+	for name, c := range map[string]struct {
+		promise, only string
+		limit         int
+		change        edit.Change
+	}{
+		"what people change is not looked at": {"R1", "change all", 0, edit.Change{
+			File: "internal/replica/targets.go", Old: "	if changed {\n		f.run.enqueue(id)\n	}", New: "	_ = changed",
+		}},
+		"an older event is written over a newer one": {"R2", "replicator killed", 0, edit.Change{
+			File: "internal/replica/plan/plan.go", Old: "	case a.Owner == keys.Ours && a.Applied.After(d.Sequence):\n" +
+				"		return Action{Do: Leave}\n	case a.Owner == keys.Ours && accepted &&",
+			New: "	case a.Owner == keys.Ours && accepted &&",
+		}},
+		"what is others' is taken": {"R3", "replicator stopped", 0, edit.Change{
+			File: "internal/replica/answers.go",
+			Old:  `		return o.parkAWhile(notOurs, "an object of somebody else has the name")`,
+			New:  "		o.row.Actual = actual\n		return o.adopt(ctx, wanted)",
+		}},
+		"deletes have no limit": {"R4", "everything deleted", 4, edit.Change{
+			File: "internal/replica/reconcile.go", Old: "if !o.allowed(&o.row) {", New: "if !o.allowed(&o.row) && false {",
+		}},
+		"a restored source is followed": {"R4", "source's etcd restored with", 0, edit.Change{
+			File: "internal/replica/epochs.go", Old: "if e.follow ||", New: "if true || e.follow ||",
+		}},
+		"redacted events are written": {"R6", "replicator stopped", 0, edit.Change{
+			File: "internal/replica/plan/plan.go", Old: "	case d.Claim == keys.Redacted:\n		return Action{Park, HasRedactions}\n",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			build := rig.Build{Version: "broken", Commit: "broken", Replace: must.Get(edit.Apply(root, c.change))(t)}
+			results := play(t, Options{
+				Binary: must.Get(build.Program(t.Context(), os.Stderr))(t), Faults: 4, PerRound: 4, Limit: c.limit,
+				Only: regexp.MustCompile(c.only),
+			})
+			require.Len(t, results, 1)
+			assert.Positive(t, results[0].Violations[c.promise], results[0].String())
+		})
+	}
+}
+
+func play(t *testing.T, o Options) []Result {
+	t.Helper()
+	o.Seed, o.Dir, o.Log, o.Broker = 1, t.TempDir(), t.Output(), "nats"
+	return must.Get(Run(t.Context(), o))(t)
+}
