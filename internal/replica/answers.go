@@ -75,9 +75,8 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 	if do == plan.Verify && actual.Version != o.row.Actual.Version {
 		o.contests.add(o.id, time.Now())
 	}
-	select {
-	case o.wrote <- struct{}{}:
-	default:
+	if actual.Owner != keys.Ours || actual.Applied != o.row.Desired.Sequence || actual.Origin != o.row.Desired.Origin {
+		return o.parkAWhile(denied, "the API server does not keep the label and the annotations of the replica")
 	}
 	return again
 }
@@ -145,7 +144,7 @@ func (o *object) adopt(ctx context.Context, wanted map[string]any) result {
 func (o *object) apply(ctx context.Context, wanted map[string]any) result {
 	body, err := json.Marshal(wanted)
 	if err != nil {
-		return o.park(o.id, invalid, err.Error())
+		return o.park(invalid, err.Error())
 	}
 	a, err := o.send(ctx, plan.Change, body)
 	if err != nil {
@@ -170,7 +169,6 @@ func (o *object) yield(ctx context.Context, a write.Answer, wanted map[string]an
 		return o.parkAWhile(ownedFields, a.Message)
 	}
 	o.counts.add("yielded")
-	o.yields.add(o.id, left)
 	return o.apply(ctx, wanted)
 }
 
@@ -180,7 +178,7 @@ func (o *object) replace(ctx context.Context, do plan.Do, a write.Answer, wanted
 	if do == plan.Create {
 		body, err := json.Marshal(wanted)
 		if err != nil {
-			return o.park(o.id, invalid, err.Error())
+			return o.park(invalid, err.Error())
 		}
 		posted, err := o.target.Post(ctx, o.place(), body)
 		if err != nil {
@@ -207,7 +205,7 @@ func (o *object) put(ctx context.Context, do plan.Do, wanted map[string]any) res
 	o.res.rules(o.row.Namespace).Retain(o.res.GroupResource(), wanted, actual)
 	body, err := json.Marshal(wanted)
 	if err != nil {
-		return o.park(o.id, invalid, err.Error())
+		return o.park(invalid, err.Error())
 	}
 	put, err := o.target.Put(ctx, o.place(), body, types.UID(o.row.Actual.UID), o.row.Actual.Version)
 	if err != nil {
@@ -227,7 +225,7 @@ func (o *object) refused(ctx context.Context, do plan.Do, a write.Answer, wanted
 	}
 	body, err := json.Marshal(wanted)
 	if err != nil {
-		return o.park(o.id, invalid, err.Error())
+		return o.park(invalid, err.Error())
 	}
 	try, err := o.target.TryCreate(ctx, o.place(), body)
 	switch {
@@ -273,7 +271,7 @@ func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual 
 
 // parkAWhile parks the object, and has it looked at again after a time that grows.
 func (o *object) parkAWhile(why plan.Reason, detail string) result {
-	o.park(o.id, why, detail)
+	o.park(why, detail)
 	return waitsAWhile
 }
 

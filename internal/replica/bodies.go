@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
@@ -42,6 +43,9 @@ func (b *bodies) put(e *event.Event) {
 	for b.size > cacheBytes && len(b.order) > 1 {
 		b.forget(b.order[0])
 		b.order = b.order[1:]
+	}
+	if len(b.order) > 2*len(b.byPos)+mostHandled {
+		b.order = slices.DeleteFunc(b.order, func(p uint64) bool { return b.byPos[p] == nil })
 	}
 }
 

@@ -64,6 +64,7 @@ func (r *run) learnObject(res *resource, e *event.Event) {
 		return
 	}
 	r.count(before, desired)
+	r.bodies.drop(before.Position)
 	r.bodies.put(e)
 	r.outstanding.add(id, e)
 	r.enqueue(id)

@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +17,11 @@ type outstanding struct {
 	mu    sync.Mutex
 	lanes map[uint16]*lane
 	// open has the keys that are in a queue and not handled.
-	open map[keys.ID]struct{}
+	open map[keys.ID]events
 }
+
+// events are those of a key that are not handled: the positions of the oldest and the newest one.
+type events struct{ oldest, newest uint64 }
 
 type lane struct {
 	queue []waiting
@@ -27,6 +31,8 @@ type lane struct {
 
 type waiting struct {
 	id keys.ID
+	// position is that of the event.
+	position uint64
 	// before is the position of the message before the event.
 	before uint64
 	// at is when the event was recorded.
@@ -34,19 +40,36 @@ type waiting struct {
 }
 
 func newOutstanding() *outstanding {
-	return &outstanding{lanes: make(map[uint16]*lane), open: make(map[keys.ID]struct{})}
+	return &outstanding{lanes: make(map[uint16]*lane), open: make(map[keys.ID]events)}
 }
 
 // add says that an event of a key was read.
 func (o *outstanding) add(id keys.ID, e *event.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, again := o.open[id]; again {
+	if before, again := o.open[id]; again {
+		o.open[id] = events{before.oldest, e.Position}
 		return
 	}
-	o.open[id] = struct{}{}
+	o.open[id] = events{e.Position, e.Position}
 	l := o.lane(e.Lane)
-	l.queue = append(l.queue, waiting{id, l.read, e.Time()})
+	l.queue = append(l.queue, waiting{id, e.Position, l.read, e.Time()})
+	if len(l.queue) > 2*len(o.open)+mostHandled {
+		l.queue = slices.DeleteFunc(l.queue, o.handledBefore)
+	}
+}
+
+// mostHandled is how many events may be kept that are handled, behind one that is not.
+const mostHandled = 64
+
+// handledBefore reports whether the event of a queue is handled.
+func (o *outstanding) handledBefore(w waiting) bool { return o.open[w.id].oldest != w.position }
+
+// newest returns the newest event of a key that is not handled; 0 where all are.
+func (o *outstanding) newest(id keys.ID) uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open[id].newest
 }
 
 // read says that everything in a message's lane was read up to it.
@@ -65,16 +88,17 @@ func (o *outstanding) lane(number uint16) *lane {
 	return l
 }
 
-// handled says that nothing more is to be done about what was read of a key so far, or that it is parked.
-func (o *outstanding) handled(id keys.ID) {
+// handled says that nothing more is to be done about what was read of a key up to the event that was the newest, or that
+// it is parked.
+func (o *outstanding) handled(id keys.ID, newest uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.open[id].newest != newest {
+		return
+	}
 	delete(o.open, id)
 	for _, l := range o.lanes {
-		for len(l.queue) > 0 {
-			if _, open := o.open[l.queue[0].id]; open {
-				break
-			}
+		for len(l.queue) > 0 && o.handledBefore(l.queue[0]) {
 			l.queue = l.queue[1:]
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
@@ -36,11 +37,12 @@ const (
 
 // reconcile brings one object into the state that the log describes, or parks it.
 func (r *run) reconcile(ctx context.Context, id keys.ID) result {
+	newest := r.outstanding.newest(id)
 	row := r.table.Get(id)
-	res := r.selection.at(row.Resource)
+	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource), newest: newest}
 	switch r.targets.state(row.Resource) {
 	case unserved:
-		return r.park(id, noResource, "the target does not serve it")
+		return o.park(noResource, "the target does not serve it")
 	case listing:
 		return waits // the end of the list looks at all keys
 	case synced:
@@ -48,38 +50,79 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	if r.stopped(&row) {
 		return waits // release looks at all keys
 	}
-	action := plan.Decide(row.Desired, row.Actual, row.Accepted, r.cfg.Config)
-	object := &object{run: r, id: id, row: row, res: res}
-	switch action.Do {
+	switch action := plan.Decide(row.Desired, row.Actual, row.Accepted, r.cfg.Config); action.Do {
 	case plan.Park:
-		return r.park(id, action.Why, "")
+		if row.Actual.Owner == keys.Detached {
+			return o.detached(ctx, action.Why)
+		}
+		return o.park(action.Why, "")
 	case plan.Delete:
-		return object.delete(ctx)
+		return o.delete(ctx)
 	case plan.Create, plan.Change, plan.Verify, plan.Recreate:
-		return object.write(ctx, action.Do)
+		return o.write(ctx, action.Do)
 	default:
-		return r.settle(id, &row)
+		return o.settle()
 	}
 }
 
-// settle says that all is as it shall be with a key.
-func (r *run) settle(id keys.ID, row *keys.Row) result {
-	r.parked.remove(id)
-	r.outstanding.handled(id)
-	r.bodies.drop(row.Desired.Position)
+// settle says that all is as it shall be with the object.
+func (o *object) settle() result {
+	o.parked.remove(o.id)
+	o.handled()
 	return settled
 }
 
-// park leaves a key until something changes.
-func (r *run) park(id keys.ID, why plan.Reason, detail string) result {
-	if r.parked.put(id, why, detail, time.Now()) {
-		r.said.Do(func() {
-			r.log.Info("an object waits", slog.String("reason", string(why)), slog.String("detail", detail),
-				slog.Any("object", r.table.Get(id).Key))
+// park leaves the object until something changes.
+func (o *object) park(why plan.Reason, detail string) result {
+	if o.parked.put(o.id, why, detail, time.Now()) {
+		o.said.Do(func() {
+			o.log.Info("an object waits", slog.String("reason", string(why)), slog.String("detail", detail),
+				slog.Any("object", o.row.Key))
 		})
 	}
-	r.outstanding.handled(id)
+	if why != noOwner {
+		o.handled()
+	} else {
+		o.outstanding.handled(o.id, o.newest)
+	}
 	return waits
+}
+
+// handled says that nothing more is to be done about the object until something changes. Others may wait for it.
+func (o *object) handled() {
+	o.outstanding.handled(o.id, o.newest)
+	o.bodies.drop(o.row.Desired.Position)
+	if o.row.Actual.Owner != keys.Ours {
+		return
+	}
+	select {
+	case o.owners <- struct{}{}:
+	default:
+	}
+}
+
+// detached parks an object that bears the label of the replica or the origin, but not both. Who reads the target may not
+// see what becomes of it.
+func (o *object) detached(ctx context.Context, why plan.Reason) result {
+	a, err := o.target.Get(ctx, o.place())
+	if err != nil {
+		return later
+	}
+	if a.Outcome == write.Gone {
+		o.table.Vanish(o.row.Key, o.row.Actual.UID)
+		return again
+	}
+	if object, err := decode(a.Object); err == nil {
+		actual := o.actualOf(o.res, o.row.Key, object)
+		if actual.Owner == keys.Absent {
+			o.table.Vanish(o.row.Key, o.row.Actual.UID)
+			return again
+		}
+		if _, changed := o.table.Observe(o.row.Key, actual); changed && actual.Owner == keys.Ours {
+			return again
+		}
+	}
+	return o.parkAWhile(why, "")
 }
 
 // object is one that a worker is at.
@@ -90,6 +133,8 @@ type object struct {
 	res *resource
 	// version is that of what is written; empty where nothing is.
 	version string
+	// newest is the newest event of the object when it was looked at.
+	newest uint64
 	// upgraded: managedFields say that what the replica has once written by PUT is its own.
 	upgraded bool
 }
@@ -129,7 +174,7 @@ func (o *object) delete(ctx context.Context) result {
 		return later // the limit depends on how many objects there are
 	}
 	if !o.allowed(&o.row) {
-		return o.park(o.id, heldDelete, "more objects went in an hour than the limit allows")
+		return o.park(heldDelete, "more objects went in an hour than the limit allows")
 	}
 	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)
 	if err != nil {
@@ -147,7 +192,8 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 	if do == plan.Verify && o.right(ctx, wanted) {
 		return again
 	}
-	if do == plan.Verify && o.contests.has(o.id, time.Now()) {
+	fought := do == plan.Verify || do == plan.Create || o.row.Actual.Owner == keys.Detached
+	if fought && o.contests.has(o.id, time.Now()) {
 		return o.parkAWhile(contested, "somebody changes it back again and again")
 	}
 	o.annotate(wanted, uid)
@@ -156,7 +202,7 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 	}
 	body, err := json.Marshal(wanted)
 	if err != nil {
-		return o.park(o.id, invalid, err.Error())
+		return o.park(invalid, err.Error())
 	}
 	answer, err := o.send(ctx, do, body)
 	if err != nil {
@@ -192,29 +238,36 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 	e, err := o.bodies.get(ctx, o.row.Desired.Position)
 	switch {
 	case errors.Is(err, errNoBody):
-		return nil, "", o.park(o.id, bodyMissing, "the log has removed the event; a resync publishes it again")
+		return nil, "", o.park(bodyMissing, "the log has removed the event; a resync publishes it again")
 	case err != nil:
 		return nil, "", later
+	case !o.isIn(e):
+		return nil, "", o.parkAWhile(bodyMissing, "the log has another event in its place")
 	}
 	whole := o.bodies.whole(ctx, e)
 	if whole == nil {
-		return nil, "", o.park(o.id, bodyMissing, "the log does not have what the patch applies to")
+		return nil, "", o.parkAWhile(bodyMissing, "the log does not tell what the patch applies to")
 	}
 	wanted, _, _ = whole.States()
 	o.version = e.Version
 	if why, skip := o.res.rules(o.row.Namespace).Skips(o.res.GroupResource(), wanted); skip {
-		return nil, "", o.park(o.id, skipped, why)
+		return nil, "", o.park(skipped, why)
 	}
 	if err := o.res.rules(o.row.Namespace).Object(o.res.GroupResource(), wanted); err != nil {
-		return nil, "", o.park(o.id, invalid, err.Error())
-	}
-	for _, path := range o.yields.get(o.id) {
-		removeField(wanted, path)
+		return nil, "", o.park(invalid, err.Error())
 	}
 	if missing := o.remap(wanted); missing != "" {
-		return nil, "", o.park(o.id, noOwner, missing)
+		return nil, "", o.park(noOwner, missing)
 	}
 	return wanted, e.Attr("objectuid"), settled
+}
+
+// isIn reports whether an event is the one that the row is about: a log that was replaced may have another one at its
+// position.
+func (o *object) isIn(e *event.Event) bool {
+	return e.Group == o.res.Group && e.Resource == o.res.GroupVersionResource.Resource &&
+		e.Attr("namespace") == o.row.Namespace && e.Attr("name") == o.row.Name &&
+		e.Attr("sequence") == o.row.Desired.Sequence.String()
 }
 
 // annotate says in the object what it is a copy of.

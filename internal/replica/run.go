@@ -120,7 +120,6 @@ type known struct {
 	outstanding *outstanding
 	parked      *parked
 	contests    *contests
-	yields      *yields
 }
 
 // guards stop what could wipe the target by mistake.
@@ -139,8 +138,8 @@ type lookups struct {
 	retries workqueue.TypedRateLimiter[keys.ID]
 	// said bounds how often it is logged that an object waits.
 	said rate.Sometimes
-	// wrote has a value if an object was written since owners were looked for.
-	wrote chan struct{}
+	// owners has a value if there may be owners that were not there when they were looked for.
+	owners chan struct{}
 }
 
 // stage is how far the log is read.
@@ -186,7 +185,7 @@ func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
 		cfg: cfg, log: cfg.Logger, source: opened, selection: newSelection(cfg), target: target, namespaces: namespaces,
 		known: known{
 			table: keys.New(cfg.remaps()), bodies: newBodies(opened), outstanding: newOutstanding(), parked: newParked(),
-			contests: newContests(), yields: newYields(),
+			contests: newContests(),
 		},
 		guards: guards{
 			deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: newEpochs(cfg.Follow, released.Epoch),
@@ -196,7 +195,7 @@ func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
 			queue: workqueue.NewTypedRateLimitingQueue(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstRetry, lastRetry)),
 			retries: workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstLook, lastLook),
-			said:    rate.Sometimes{First: 20, Interval: 10 * time.Second}, wrote: make(chan struct{}, 1),
+			said:    rate.Sometimes{First: 20, Interval: 10 * time.Second}, owners: make(chan struct{}, 1),
 		},
 		stage:  stage{begun: make(chan struct{})},
 		health: newHealth(), counts: newCounts(),
@@ -335,7 +334,7 @@ func (r *run) wake(ctx context.Context) {
 			r.lookAgain(noNamespace)
 		case <-served:
 			r.lookAgain(noResource)
-		case <-r.wrote:
+		case <-r.owners:
 			r.lookAgain(noOwner)
 			_ = pause.For(ctx, time.Second) // ctx's error ends the loop
 		}
@@ -353,7 +352,7 @@ const keepEvery = time.Second
 
 // keep tells the broker how far the replica is, and forgets what is long past.
 func (r *run) keep(ctx context.Context) {
-	ended, next := map[keys.ID]struct{}{}, time.Now().Add(r.cfg.Remember)
+	ended, next := map[keys.ID]keys.Row{}, time.Now().Add(r.cfg.Remember)
 	for pause.For(ctx, keepEvery) == nil {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(r.cfg.Remember)
@@ -370,18 +369,16 @@ func (r *run) keep(ctx context.Context) {
 	}
 }
 
-// forgetEnds drops the keys that had ended already the last time, and returns those that have ended since.
-func (r *run) forgetEnds(before map[keys.ID]struct{}) map[keys.ID]struct{} {
-	ended := make(map[keys.ID]struct{})
+// forgetEnds drops the keys that have not changed since they had ended the last time, and returns the others that ended.
+func (r *run) forgetEnds(before map[keys.ID]keys.Row) map[keys.ID]keys.Row {
+	ended := make(map[keys.ID]keys.Row)
 	for id, row := range r.table.All() {
 		if row.Desired.Claim != keys.Gone || row.Actual.Owner != keys.Absent {
 			continue
 		}
-		if _, again := before[id]; again && r.table.Drop(id) {
-			r.yields.forget(id)
-			continue
+		if before[id] != row || !r.table.Drop(id) {
+			ended[id] = row
 		}
-		ended[id] = struct{}{}
 	}
 	return ended
 }

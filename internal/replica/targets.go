@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
@@ -326,9 +327,7 @@ func (f *feed) Deliver(c source.Change) {
 		return
 	}
 	if c.Op == source.Deleted {
-		if id, found := f.run.table.Vanish(key, c.UID); found {
-			f.run.enqueue(id)
-		}
+		f.ended(key, c.UID)
 		return
 	}
 	object, err := decode(c.Body.Bytes())
@@ -342,6 +341,20 @@ func (f *feed) Deliver(c source.Change) {
 	if changed {
 		f.run.enqueue(id)
 	}
+}
+
+// ended takes over that an object has ended, or bears the label no more. Somebody else did that if it was as it should
+// be.
+func (f *feed) ended(key keys.Key, uid string) {
+	before, _, _ := f.run.table.Find(key)
+	id, found := f.run.table.Vanish(key, uid)
+	if !found {
+		return
+	}
+	if before.Accepted && before.Desired.Claim.Exists() && before.Actual.Applied == before.Desired.Sequence {
+		f.run.contests.add(id, time.Now())
+	}
+	f.run.enqueue(id)
 }
 
 // Resume implements [source.History]: a reader begins with a list.

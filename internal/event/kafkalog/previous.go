@@ -5,6 +5,7 @@ package kafkalog
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kafka"
@@ -26,9 +27,11 @@ type place struct {
 }
 
 // past knows the last message of keys before the one that is being handed over. It reads backwards, and each part of a
-// partition once. It is not safe for concurrent use.
+// partition once. It is safe for concurrent use, but knows nothing of any other message.
 type past struct {
 	from fetcher
+
+	mu   sync.Mutex
 	size int
 	// full says that there was more than could be kept: nothing is known any more.
 	full bool
@@ -48,10 +51,16 @@ type backwards struct {
 func newPast(from fetcher) *past { return &past{from: from, of: make(map[place]*backwards)} }
 
 // begin says what is handed over.
-func (p *past) begin(it *item, oldest int64) { p.current, p.oldest = it, oldest }
+func (p *past) begin(it *item, oldest int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.current, p.oldest = it, oldest
+}
 
 // done says that the item was handed over: what was the last of its key is not any more.
 func (p *past) done(it *item) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.current = nil
 	if b := p.of[place{it.Subject, it.Partition}]; b != nil && it.key != "" {
 		p.keep(b, it.key, nil)
@@ -59,9 +68,15 @@ func (p *past) done(it *item) {
 }
 
 // clear forgets everything: the log is another one.
-func (p *past) clear() { *p = *newPast(p.from) }
+func (p *past) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.size, p.full, p.of, p.current, p.oldest = 0, false, make(map[place]*backwards), nil, 0
+}
 
 func (p *past) before(ctx context.Context, m *event.Message) *event.Message {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	it := p.current
 	if it == nil || p.full || it.key == "" || m.Subject != it.Subject || m.Partition != it.Partition ||
 		m.Sequence != it.Sequence {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+)
+
+func (g *rig) object(name string) *object {
+	row, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: name})
+	return &object{
+		run: g.run, id: id, row: row, res: g.selection.at(row.Resource), newest: g.outstanding.newest(id),
+	}
+}
+
+// A log that was replaced has another event at a position, until the reader notices it.
+func TestDesired_is_only_of_the_event_that_was_learned(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("a", at(1, 10)))
+	g.bodies.drop(1)
+	wanted, _, _ := g.object("a").desired(t.Context())
+	require.NotNil(t, wanted)
+	g.log.Replace(is("a", at(1, 9)))
+	wanted, _, _ = g.object("a").desired(t.Context())
+	assert.Nil(t, wanted, "an older state")
+	assert.Equal(t, string(bodyMissing), g.parked.reason(0))
+}
+
+func TestOutstanding_keeps_what_was_read_while_a_worker_was_at_the_object(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("a", at(1, 10)))
+	o := g.object("a")
+	g.tell(is("a", at(1, 11)))
+	o.settle()
+	marks, pending, _ := g.outstanding.state()
+	assert.Equal(t, 1, pending)
+	assert.Empty(t, marks)
+	g.object("a").settle()
+	marks, pending, _ = g.outstanding.state()
+	assert.Zero(t, pending)
+	assert.Equal(t, event.Marks{0: 2}, marks)
+}
+
+// One object that waits for an answer does not make the others need memory.
+func TestKnown_does_not_grow_behind_an_object_that_is_not_handled(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("stuck", at(1, 1)))
+	for i := range 2000 {
+		g.tell(is("a", at(1, uint64(10+i))))
+		g.object("a").settle()
+	}
+	assert.Less(t, len(g.outstanding.lanes[0].queue), 100)
+	assert.Less(t, len(g.bodies.order), 100)
+	marks, pending, _ := g.outstanding.state()
+	assert.Equal(t, 1, pending)
+	assert.Empty(t, marks, "nothing before the first event is handled")
+}
+
+func TestParked_objects_need_no_bodies(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("a", at(1, 10)))
+	g.object("a").park(denied, "")
+	assert.Empty(t, g.bodies.byPos)
+}
+
+func TestForgetEnds_remembers_each_end_long_enough(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(ended("a", at(1, 10)))
+	first := g.forgetEnds(nil)
+	g.tell(is("a", at(1, 11)), ended("a", at(1, 12)))
+	second := g.forgetEnds(first)
+	assert.Equal(t, keys.Gone, g.row("a").Desired.Claim, "another end")
+	assert.Empty(t, g.forgetEnds(second))
+	assert.Empty(t, g.row("a").Name)
+}
