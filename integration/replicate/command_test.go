@@ -3,6 +3,7 @@
 package replicate
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -93,4 +94,20 @@ func keepsThroughKills(c *clusters) {
 	assert.True(t, found)
 	assert.InDelta(t, 2, n, 0)
 	b.Stops()
+}
+
+func TestValidate_says_that_a_log_has_no_whole_objects(t *testing.T) {
+	c := newClusters(t, "[{resource: configmaps, payload: metadata}]")
+	c.both("shop")
+	create(t, c.from, "shop", "a=1")
+	c.logged("a", "added")
+	path, _ := c.replicaFile("shop", "")
+	code, out := c.command("validate", "--config", path, "--cluster")
+	assert.Equal(t, 2, code, out)
+	assert.Contains(t, out, "replicas[0].resources[0].resource: the log's newest events of configmaps have no whole object")
+	text := must.Get(os.ReadFile(path))(t)
+	require.NoError(t, os.WriteFile(path, bytes.ReplaceAll(text, []byte("pipeline: audit"), []byte("pipeline: other")), 0o600))
+	code, out = c.command("validate", "--config", path, "--cluster")
+	assert.Equal(t, 2, code, out)
+	assert.Contains(t, out, "the log has no event of cluster east and pipeline other; it has those of cluster east, pipeline audit")
 }

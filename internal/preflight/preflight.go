@@ -78,6 +78,9 @@ func (c *checkup) check(ctx context.Context) error {
 		}
 		c.checkBucket(ctx, path, p, len(c.Unreached) == unreached)
 	}
+	for i := range c.cfg.Replicas {
+		c.checkReplica(ctx, fmt.Sprintf("replicas[%d]", i), &c.cfg.Replicas[i])
+	}
 	return nil
 }
 

@@ -107,6 +107,19 @@ func claimOf(e *event.Event) keys.Claim {
 	}
 }
 
+// Lacks returns why an event has not the whole object; empty where it has, or where the object is gone.
+func Lacks(e *event.Event) string {
+	switch claimOf(e) { //nolint:exhaustive // others lack nothing
+	case keys.Redacted:
+		return "values in it are redacted (see encoding of the pipeline)"
+	case keys.Reduced:
+		return "it has metadata only, or the object was too large"
+	case keys.Rejected:
+		return "the broker has refused it"
+	}
+	return ""
+}
+
 // originOf stands for a uid of the source.
 func originOf(uid string) uint32 {
 	h := fnv.New32a()

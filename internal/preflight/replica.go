@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
+)
+
+// newestEvents is how many of the log's newest events are looked at for a replica.
+const newestEvents = 500
+
+// checkReplica looks at the newest events of a replica's log: whether they are of its cluster and pipeline, and whether
+// they have whole objects.
+func (c *checkup) checkReplica(ctx context.Context, path string, r *config.Replica) {
+	ctx, cancel := context.WithTimeout(ctx, wiring.AskFor)
+	defer cancel()
+	log, err := wiring.OpenLog(wiring.ReplicaLog(r), wiring.Reading{})
+	if err != nil {
+		add(&c.Unreached, path+".from", "the log cannot be asked: %v", err)
+		return
+	}
+	defer log.Close()
+	seen := newSeenLog(r)
+	err = log.Read(ctx, event.Reading{
+		Span:   event.Span{Start: event.Start{Last: newestEvents}},
+		Each:   func(context.Context, event.Message) error { return nil },
+		Counts: seen.take, Replaced: func() {},
+	})
+	switch {
+	case ctx.Err() != nil:
+		add(&c.Unreached, path+".from", "the log does not answer within %v", wiring.AskFor)
+		return
+	case err != nil:
+		add(&c.Problems, path+".from", "%v", err)
+		return
+	}
+	c.Problems = append(c.Problems, seen.problems(path)...)
+	if seen.matching == 0 && len(seen.others) == 0 {
+		add(&c.Warnings, path+".from", "the log has no event yet")
+	}
+}
+
+// seenLog is what the newest events of a log tell.
+type seenLog struct {
+	replica *config.Replica
+	// matching counts the events of the replica's cluster and pipeline; others has the names of other ones.
+	matching int
+	others   map[string]struct{}
+	// whole counts events with a whole object, by resource, and reduced has why others have none.
+	whole   map[string]int
+	reduced map[string]string
+}
+
+func newSeenLog(r *config.Replica) *seenLog {
+	return &seenLog{
+		replica: r, others: make(map[string]struct{}), whole: make(map[string]int), reduced: make(map[string]string),
+	}
+}
+
+// take looks at a message, and reports whether it is of the replica's cluster and pipeline.
+func (s *seenLog) take(m event.Message) bool {
+	e, err := event.Decode(m)
+	if err != nil || e.Op.Marker() || e.Attr("name") == "" {
+		return false
+	}
+	cluster, pipeline := e.Attr("clustername"), e.Attr("pipeline")
+	if cluster != s.replica.From.Cluster || pipeline != s.replica.From.Pipeline {
+		s.others[fmt.Sprintf("cluster %s, pipeline %s", cluster, pipeline)] = struct{}{}
+		return false
+	}
+	s.matching++
+	if lack := replica.Lacks(e); lack != "" {
+		s.reduced[e.Resource] = lack
+	} else if e.Op != event.Deleted {
+		s.whole[e.Resource]++
+	}
+	return true
+}
+
+func (s *seenLog) problems(path string) (all config.Problems) {
+	if s.matching == 0 && len(s.others) > 0 {
+		add(&all, path+".from", "the log has no event of cluster %s and pipeline %s; it has those of %s", s.replica.From.Cluster,
+			s.replica.From.Pipeline, strings.Join(slices.Sorted(maps.Keys(s.others)), "; "))
+	}
+	for i := range s.replica.Resources {
+		plural := s.replica.Resources[i].Resource.Plural
+		if lack := s.reduced[plural]; lack != "" && s.whole[plural] == 0 {
+			add(&all, fmt.Sprintf("%s.resources[%d].resource", path, i),
+				"the log's newest events of %s have no whole object: %s; only whole objects can be written", plural, lack)
+		}
+	}
+	return all
+}
