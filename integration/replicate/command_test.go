@@ -111,3 +111,40 @@ func TestValidate_says_that_a_log_has_no_whole_objects(t *testing.T) {
 	assert.Equal(t, 2, code, out)
 	assert.Contains(t, out, "the log has no event of cluster east and pipeline other; it has those of cluster east, pipeline audit")
 }
+
+// One process publishes a cluster, and keeps a copy of one of its namespaces in another one.
+func TestRun_publishes_and_replicates(t *testing.T) {
+	c := newClusters(t, "[{resource: secrets}]")
+	namespace(t, c.from, "shop")
+	namespace(t, c.from, "copy")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "both.yaml")
+	server := fmt.Sprintf("127.0.0.1:%d", must.Get(controlplane.FreePort())(t))
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `
+cluster: north
+kubernetes: {kubeconfig: %q}
+dataDir: %q
+server: {listen: %q, admin: ""}
+leaderElection: {resourceNamespace: default}
+pipelines:
+  - name: both
+    resources: [{resource: configmaps}]
+    sink: {nats: {servers: [%q], stream: NORTH, subject: "north.{group}.{resource}.{namespace}.{name}"}}
+    checkpoint: {nats: {}}
+replicas:
+  - name: copy
+    from: {cluster: north, pipeline: both, nats: {servers: [%q], stream: NORTH}}
+    resources: [{resource: configmaps, namespaces: [shop]}]
+    into: {namespaces: {shop: copy}}
+`, must.Get(c.source.Kubeconfig(dir))(t), filepath.Join(dir, "data"), server, c.nats.URL(), c.nats.URL()), 0o600))
+	b := rig.StartBridge(t, server, exec.Command(rig.ProgramForTest(t), "run", "--config", path))
+	b.AwaitReady(200, "ok")
+	create(t, c.from, "shop", "a=1", "b=1")
+	awaitValues(t, c.from, "copy", "a=1 b=1")
+	remove(t, c.from, "shop", "a")
+	awaitValues(t, c.from, "copy", "b=1")
+	code, out := c.command("replicate", "status", "--server", server)
+	assert.Equal(t, 0, code, out)
+	assert.Contains(t, out, "copy: 1 object", out)
+	b.Stops()
+}

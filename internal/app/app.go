@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -37,6 +38,8 @@ type process struct {
 	parse    func(data []byte) (*config.Config, config.Problems, error)
 	level    *slog.LevelVar
 	registry *prometheus.Registry
+	// replicator is nil where the configuration has no replicas.
+	replicator *replicator
 	// reloads is nil where there is no file that can be read again.
 	reloads *reloads
 
@@ -128,7 +131,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	memory := newMemoryLimit(p.log)
 	memory.apply()
-	if err := p.reach(); err != nil {
+	err := p.reach()
+	if err != nil {
 		return err
 	}
 	defer p.client.CloseIdleConnections()
@@ -140,6 +144,9 @@ func Run(ctx context.Context, o Options) error {
 		p.reloads = newReloads(p, o.File, o.Data)
 	}
 	p.need(cfg)
+	if p.replicator, err = newReplicator(cfg, p.api, p.log); err != nil {
+		return err
+	}
 	if hold := p.cfg.SharedBuffer(); hold > 0 || p.reloads != nil {
 		p.watches = sharing.NewWatches(p.client, int64(hold))
 		registerWatches(p.registry, p.watches)
@@ -157,6 +164,15 @@ func Run(ctx context.Context, o Options) error {
 	}
 	work, stop := context.WithCancel(ctx)
 	defer stop()
+	if p.replicator != nil {
+		p.registry.MustRegister(replica.Metrics(p.replicator.replicas))
+		g.Go(func() error {
+			if err := p.replicator.lead(work); err != nil { // the pipelines go on
+				p.log.Error("replication has ended", "err", err)
+			}
+			return nil
+		})
+	}
 	stopped := context.AfterFunc(serving, stop)
 	defer stopped()
 	g.Go(func() error {
@@ -167,7 +183,8 @@ func Run(ctx context.Context, o Options) error {
 		memory.follow(serving)
 		return nil
 	})
-	err := p.heed(work, o.Hangups, p.publish)
+	err = p.heed(work, o.Hangups, p.publish)
+	stop()
 	g.Go(func() error { return errDone })
 	if served := g.Wait(); err == nil && !errors.Is(served, errDone) {
 		err = served

@@ -28,9 +28,7 @@ import (
 type replicator struct {
 	cfg      *config.Config
 	log      *slog.Logger
-	api      *rest.Config
 	replicas []*replica.Replica
-	registry *prometheus.Registry
 	// candidate is nil where no other process can lead.
 	candidate *election.Candidate
 }
@@ -41,17 +39,27 @@ type replicator struct {
 func Replicate(ctx context.Context, o Options) error {
 	at := &slog.LevelVar{}
 	at.Set(level(o.Config.Log.Level))
-	p := &replicator{cfg: o.Config, log: newLogger(o.Err, o.Config.Log, at), registry: prometheus.NewRegistry()}
+	log := newLogger(o.Err, o.Config.Log, at)
 	if o.Klog != nil {
-		o.Klog(slog.New(quiet{p.log.Handler()}))
+		o.Klog(slog.New(quiet{log.Handler()}))
 	}
-	memory := newMemoryLimit(p.log)
+	memory := newMemoryLimit(log)
 	memory.apply()
-	if err := p.prepare(o.Build); err != nil {
+	api, err := wiring.RestConfig(o.Config.Kubernetes, o.Build.UserAgent())
+	if err != nil {
 		return err
 	}
+	p, err := newReplicator(o.Config, api, log)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		replica.Metrics(p.replicas))
+	registerClientMetrics(registry)
+	registerBuildInfo(registry, o.Build)
 	group, ctx := errgroup.WithContext(ctx)
-	servers, err := p.listen()
+	servers, err := p.listen(registry)
 	if err != nil {
 		return err
 	}
@@ -73,26 +81,24 @@ func Replicate(ctx context.Context, o Options) error {
 	return err
 }
 
-// prepare makes the replicas and what tells of them.
-func (p *replicator) prepare(build Build) (err error) {
-	if p.api, err = wiring.RestConfig(p.cfg.Kubernetes, build.UserAgent()); err != nil {
-		return err
+// newReplicator makes the replicas of a configuration; nil if it has none.
+func newReplicator(cfg *config.Config, api *rest.Config, log *slog.Logger) (p *replicator, err error) {
+	if len(cfg.Replicas) == 0 {
+		return nil, nil //nolint:nilnil // its methods say what it does
 	}
-	for i := range p.cfg.Replicas {
-		c, err := wiring.Replica(p.cfg, &p.cfg.Replicas[i], p.api, p.log)
+	p = &replicator{cfg: cfg, log: log}
+	for i := range cfg.Replicas {
+		c, err := wiring.Replica(cfg, &cfg.Replicas[i], api, log)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		p.replicas = append(p.replicas, replica.New(c))
 	}
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registerClientMetrics(p.registry)
-	registerBuildInfo(p.registry, build)
-	p.registry.MustRegister(replica.Metrics(p.replicas))
-	if p.cfg.LeaderElection != nil {
-		p.candidate, err = candidate(p.cfg, p.api, p.log)
+	if cfg.LeaderElection != nil {
+		// Publishing and replicating may be led by two processes.
+		p.candidate, err = candidate(cfg, api, log, "-replicas")
 	}
-	return err
+	return p, err
 }
 
 // lead replicates, while this process leads if several may.
@@ -125,17 +131,15 @@ func (p *replicator) replicate(ctx context.Context) error {
 }
 
 // listen opens the addresses of metrics and probes, and of what changes something if that has one of its own.
-func (p *replicator) listen() (servers []endpointServer, err error) {
+func (p *replicator) listen(registry *prometheus.Registry) (servers []endpointServer, err error) {
 	c := &p.cfg.Server
 	l, err := open(c.Listen, "server.listen")
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	handler := remote.Handler(p.replicas)
-	mux.Handle(remote.Path, endpoint.Unchanging(c.Admin == "", handler))
-	mux.Handle(remote.ResumePath, endpoint.Unchanging(c.Admin == "", handler))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
+	p.handle(mux, c.Admin == "")
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", p.ready)
 	p.log.Info("serving /replicas /metrics /livez /readyz", "address", l.Addr().String())
@@ -148,9 +152,18 @@ func (p *replicator) listen() (servers []endpointServer, err error) {
 	}
 	p.log.Info("serving POST /replicas/resume", "address", l.Addr().String())
 	admin := http.NewServeMux()
-	admin.Handle(remote.Path, handler)
-	admin.Handle(remote.ResumePath, handler)
+	p.handle(admin, true)
 	return append(servers, endpointServer{l, endpoint.Known(c.Admin, admin)}), nil
+}
+
+// handle serves what tells of replicas, and what changes them if that is allowed there. P may be nil.
+func (p *replicator) handle(mux *http.ServeMux, changes bool) {
+	if p == nil {
+		return
+	}
+	handler := endpoint.Unchanging(changes, remote.Handler(p.replicas))
+	mux.Handle(remote.Path, handler)
+	mux.Handle(remote.ResumePath, handler)
 }
 
 // unreadyLag is how far a replica may be behind its log.
@@ -158,9 +171,17 @@ const unreadyLag = time.Minute
 
 // ready answers whether the replicas follow their logs. A process that does not lead is ready.
 func (p *replicator) ready(w http.ResponseWriter, _ *http.Request) {
-	if p.candidate != nil && !p.candidate.Leads() {
-		_, _ = w.Write([]byte("ok: another process leads\n"))
+	if why := p.unready(); why != "" {
+		http.Error(w, why, http.StatusServiceUnavailable)
 		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// unready returns why a replica does not follow its log; empty if all do, or another process leads. P may be nil.
+func (p *replicator) unready() string {
+	if p == nil || p.candidate != nil && !p.candidate.Leads() {
+		return ""
 	}
 	for _, r := range p.replicas {
 		s, running := r.Status()
@@ -179,10 +200,9 @@ func (p *replicator) ready(w http.ResponseWriter, _ *http.Request) {
 		default:
 			continue
 		}
-		http.Error(w, "replica "+r.Name()+": "+why, http.StatusServiceUnavailable)
-		return
+		return "replica " + r.Name() + ": " + why
 	}
-	_, _ = w.Write([]byte("ok\n"))
+	return ""
 }
 
 // CompareReplicas prints what the replicas of a configuration would write, and writes nothing. The error is
@@ -190,11 +210,16 @@ func (p *replicator) ready(w http.ResponseWriter, _ *http.Request) {
 func CompareReplicas(ctx context.Context, o Options, out io.Writer) error {
 	at := &slog.LevelVar{}
 	at.Set(slog.LevelWarn)
-	p := &replicator{cfg: o.Config, log: newLogger(o.Err, o.Config.Log, at), registry: prometheus.NewRegistry()}
+	log := newLogger(o.Err, o.Config.Log, at)
 	if o.Klog != nil {
-		o.Klog(slog.New(quiet{p.log.Handler()}))
+		o.Klog(slog.New(quiet{log.Handler()}))
 	}
-	if err := p.prepare(o.Build); err != nil {
+	api, err := wiring.RestConfig(o.Config.Kubernetes, o.Build.UserAgent())
+	if err != nil {
+		return err
+	}
+	p, err := newReplicator(o.Config, api, log)
+	if err != nil {
 		return err
 	}
 	different := false

@@ -44,6 +44,7 @@ func (p *process) listen() (servers []endpointServer, err error) {
 	p.log.Info("serving POST /resync", "address", l.Addr().String())
 	mux := http.NewServeMux()
 	mux.Handle(resync.Path, resync.Handler(p.running))
+	p.replicator.handle(mux, true)
 	return append(servers, endpointServer{l, endpoint.Known(c.Admin, mux)}), nil
 }
 
@@ -64,6 +65,7 @@ func open(address, key string) (net.Listener, error) {
 func (p *process) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(resync.Path, endpoint.Unchanging(p.cfg.Server.Admin == "", resync.Handler(p.running)))
+	p.replicator.handle(mux, p.cfg.Server.Admin == "")
 	page := status.Handler(p.statusConfig())
 	mux.Handle("/{$}", page)
 	mux.Handle(status.Path, page)
@@ -79,8 +81,13 @@ func (p *process) handler() http.Handler {
 func (p *process) noting(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
-		if note := p.reloads.now().note(); note != "" && r.URL.Path == "/readyz" {
-			_, _ = fmt.Fprintln(w, inert.Line(note))
+		if r.URL.Path != "/readyz" {
+			return
+		}
+		for _, note := range []string{p.reloads.now().note(), p.replicator.unready()} {
+			if note != "" {
+				_, _ = fmt.Fprintln(w, inert.Line(note))
+			}
 		}
 	})
 }

@@ -88,10 +88,10 @@ func (p *process) overtaken(ctx context.Context, t election.Term, err error) boo
 }
 
 // candidate makes the candidate for the lease.
-func (p *process) candidate() (*election.Candidate, error) { return candidate(p.cfg, p.api, p.log) }
+func (p *process) candidate() (*election.Candidate, error) { return candidate(p.cfg, p.api, p.log, "") }
 
-// candidate makes the candidate for the lease of a configuration.
-func candidate(cfg *config.Config, api *rest.Config, log *slog.Logger) (*election.Candidate, error) {
+// candidate makes the candidate for the lease of a configuration, whose name gets a suffix.
+func candidate(cfg *config.Config, api *rest.Config, log *slog.Logger, suffix string) (*election.Candidate, error) {
 	c := cfg.LeaderElection
 	namespace, err := wiring.LeaseNamespace(cfg)
 	if err != nil {
@@ -106,7 +106,7 @@ func candidate(cfg *config.Config, api *rest.Config, log *slog.Logger) (*electio
 		return nil, errors.Join(errors.New("name this process for the lease"), err)
 	}
 	return election.New(election.Config{
-		Client: client.Leases(namespace), Name: c.ResourceName, Identity: host + "_" + rand.Text()[:8],
+		Client: client.Leases(namespace), Name: c.ResourceName + suffix, Identity: host + "_" + rand.Text()[:8],
 		Duration: c.LeaseDuration, Deadline: c.RenewDeadline, Retry: c.RetryPeriod, Log: log.With("namespace", namespace),
 	}), nil
 }

@@ -156,21 +156,19 @@ func (f *runFlags) parse(data []byte) (*config.Config, config.Problems, error) {
 	if err != nil {
 		return nil, warnings, err
 	}
-	if err := onlyPipelines(cfg, f.file); err != nil {
+	if err := needsPipelines(cfg, f.file); err != nil {
 		return nil, warnings, err
 	}
 	f.override(cfg)
 	return cfg, warnings, f.prints(cfg)
 }
 
-// onlyPipelines takes the replicas out of the configuration of a file: run publishes what pipelines have. It refuses a
-// file without pipelines.
-func onlyPipelines(cfg *config.Config, file string) error {
+// needsPipelines refuses a file without pipelines.
+func needsPipelines(cfg *config.Config, file string) error {
 	if len(cfg.Pipelines) == 0 {
 		return exit.Usagef("%s has replicas and no pipelines, so there is nothing to publish; run it with: "+
 			"kube-eventbridge replicate --config %s", file, file)
 	}
-	cfg.Replicas = nil
 	return nil
 }
 
