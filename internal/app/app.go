@@ -144,7 +144,7 @@ func Run(ctx context.Context, o Options) error {
 		p.reloads = newReloads(p, o.File, o.Data)
 	}
 	p.need(cfg)
-	if p.replicator, err = newReplicator(cfg, p.api, p.log); err != nil {
+	if p.replicator, err = newReplicator(cfg, p.build, p.log); err != nil {
 		return err
 	}
 	if hold := p.cfg.SharedBuffer(); hold > 0 || p.reloads != nil {

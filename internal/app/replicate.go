@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
@@ -45,11 +44,7 @@ func Replicate(ctx context.Context, o Options) error {
 	}
 	memory := newMemoryLimit(log)
 	memory.apply()
-	api, err := wiring.RestConfig(o.Config.Kubernetes, o.Build.UserAgent())
-	if err != nil {
-		return err
-	}
-	p, err := newReplicator(o.Config, api, log)
+	p, err := newReplicator(o.Config, o.Build, log)
 	if err != nil {
 		return err
 	}
@@ -82,9 +77,13 @@ func Replicate(ctx context.Context, o Options) error {
 }
 
 // newReplicator makes the replicas of a configuration; nil if it has none.
-func newReplicator(cfg *config.Config, api *rest.Config, log *slog.Logger) (p *replicator, err error) {
+func newReplicator(cfg *config.Config, build Build, log *slog.Logger) (p *replicator, err error) {
 	if len(cfg.Replicas) == 0 {
 		return nil, nil //nolint:nilnil // its methods say what it does
+	}
+	api, err := wiring.RestConfig(cfg.Kubernetes, build.UserAgent())
+	if err != nil {
+		return nil, err
 	}
 	p = &replicator{cfg: cfg, log: log}
 	for i := range cfg.Replicas {
@@ -214,11 +213,7 @@ func CompareReplicas(ctx context.Context, o Options, out io.Writer) error {
 	if o.Klog != nil {
 		o.Klog(slog.New(quiet{log.Handler()}))
 	}
-	api, err := wiring.RestConfig(o.Config.Kubernetes, o.Build.UserAgent())
-	if err != nil {
-		return err
-	}
-	p, err := newReplicator(o.Config, api, log)
+	p, err := newReplicator(o.Config, o.Build, log)
 	if err != nil {
 		return err
 	}

@@ -241,7 +241,8 @@ func (r *run) read(ctx context.Context) error {
 	defer cancel(nil)
 	err := r.source.Read(ctx, event.Reading{
 		Span: event.Span{Start: event.Start{Newest: true}, Follow: true},
-		Each: func(ctx context.Context, m event.Message) error {
+		// What a message begins outlives the connection that has brought it.
+		Each: func(_ context.Context, m event.Message) error {
 			if err := context.Cause(ctx); err != nil {
 				return err // of the next log
 			}
