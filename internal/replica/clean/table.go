@@ -283,6 +283,10 @@ var Kinds = slices.Concat([]Kind{
 		},
 		mapsName("spec.conversion.webhook.clientConfig.service.namespace"),
 	}},
+	{[]schema.GroupResource{{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}}, []Rule{{
+		Paths: paths("spec.username", "spec.uid", "spec.groups", "spec.extra"), Does: removed,
+		Why: "The API server sets them to who creates the object.",
+	}}},
 	{[]schema.GroupResource{{Group: "apiregistration.k8s.io", Resource: "apiservices"}}, []Rule{
 		mapsName("spec.service.namespace"),
 	}},

@@ -159,6 +159,11 @@ metadata: {name: a, namespace: shop}
 spec: {manualSelector: true, selector: {matchLabels: {job-name: x}}, template: {metadata: {labels: {job-name: x}}}}`, `
 metadata: {name: a, namespace: copy}
 spec: {manualSelector: true, selector: {matchLabels: {job-name: x}}, template: {metadata: {labels: {job-name: x}}}}`},
+		{"a request for a certificate", "certificatesigningrequests.certificates.k8s.io", `
+metadata: {name: a}
+spec: {signerName: s, request: r, username: u, uid: i, groups: [g], extra: {a: [b]}}`, `
+metadata: {name: a}
+spec: {signerName: s, request: r}`},
 		{"a CronJob", "cronjobs.batch", `
 metadata: {name: a, namespace: shop}
 spec: {jobTemplate: {metadata: {creationTimestamp: null}, spec: {template: {metadata: {creationTimestamp: null}}}}}`, `
