@@ -41,12 +41,23 @@ type clusters struct {
 	config         string
 	// sink and from are what the bridge's file says of the sink, and the replica's of the log.
 	sink, log string
+	// kept is what the events have of what is removed from objects otherwise.
+	kept string
+	// servers say how the two control planes run.
+	servers [2]controlplane.Config
 }
 
 // newClusters starts all of it. Resources are the entries of the bridge's pipeline.
 func newClusters(t *testing.T, resources string) *clusters {
 	t.Helper()
-	c := &clusters{t: t, nats: rig.NATSForTest(t, nil)}
+	return newClustersOn(t, resources, [2]controlplane.Config{}, "")
+}
+
+// newClustersOn is newClusters with control planes as they are asked for, and events that keep what is removed from
+// objects otherwise.
+func newClustersOn(t *testing.T, resources string, servers [2]controlplane.Config, kept string) *clusters {
+	t.Helper()
+	c := &clusters{t: t, nats: rig.NATSForTest(t, nil), servers: servers, kept: kept}
 	c.sink = fmt.Sprintf("sink: {nats: {servers: [%q]}}", c.nats.URL())
 	c.log = fmt.Sprintf("nats: {servers: [%q], stream: KUBERNETES}", c.nats.URL())
 	c.start(resources)
@@ -67,8 +78,8 @@ func newClustersOnKafka(t *testing.T, resources string) *clusters {
 func (c *clusters) start(resources string) {
 	t := c.t
 	t.Helper()
-	c.source = controlplane.ForTest(t, controlplane.Config{})
-	c.target = controlplane.ForTest(t, controlplane.Config{})
+	c.source = controlplane.ForTest(t, c.servers[0])
+	c.target = controlplane.ForTest(t, c.servers[1])
 	c.from = must.Get(kubernetes.NewForConfig(c.source.RESTConfig()))(t)
 	c.to = must.Get(kubernetes.NewForConfig(c.target.RESTConfig()))(t)
 	dir := t.TempDir()
@@ -83,9 +94,9 @@ server: {listen: "127.0.0.1:%d"}
 pipelines:
   - name: audit
     resources: %s
-    encoding: {secrets: {values: true}}
+    encoding: {secrets: {values: true}, keep: [%s]}
     %s
-`, kubeconfig, filepath.Join(dir, "data"), port, resources, c.sink), 0o600))
+`, kubeconfig, filepath.Join(dir, "data"), port, resources, c.kept, c.sink), 0o600))
 	c.startBridge(port)
 }
 
