@@ -14,19 +14,36 @@ import (
 
 // record is a row in memory. What it has no room for is in Table.odd.
 type record struct {
-	name                             string // namespace/name, or name
-	position                         uint64
-	version, epoch                   uint64
-	appliedVersion, appliedEpoch     uint64
-	resourceVersion, digest          uint64
-	uid                              uuid.UUID
-	at                               int64 // in milliseconds since 1970; 0 is none
-	origin, writtenFor, told         uint32
-	resource                         uint16
-	claim                            Claim
-	owner                            Owner
-	step, appliedStep, ends          uint8
-	used, terminating, accepted, odd bool
+	name     string // namespace/name, or name
+	want     want
+	have     have
+	told     uint32
+	resource uint16
+	ends     uint8
+	used     bool
+	accepted bool
+	odd      bool
+}
+
+// want is what the log says.
+type want struct {
+	position       uint64
+	epoch, version uint64
+	at             int64 // in milliseconds since 1970; 0 is none
+	origin         uint32
+	claim          Claim
+	step           uint8
+}
+
+// have is what the target has.
+type have struct {
+	epoch, version          uint64 // of what was applied
+	resourceVersion, digest uint64
+	uid                     uuid.UUID
+	writtenFor              uint32
+	owner                   Owner
+	step                    uint8
+	terminating             bool
 }
 
 // oddity is an identity that is no uuid and no number, as aggregated API servers may give.
@@ -42,26 +59,26 @@ func (r *record) key() Key {
 
 func (r *record) desired() Desired {
 	return Desired{
-		Claim: r.claim, Position: r.position, Origin: r.origin, At: timeOf(r.at),
-		Sequence: sequence.Sequence{Epoch: r.epoch, Version: r.version, Step: r.step},
+		Claim: r.want.claim, Position: r.want.position, Origin: r.want.origin, At: timeOf(r.want.at),
+		Sequence: sequence.Sequence{Epoch: r.want.epoch, Version: r.want.version, Step: r.want.step},
 	}
 }
 
 // untold reports whether an object that may exist was not told by the resync of a mark or a later one.
 func (r *record) untold(mark uint32) bool {
-	return r.used && r.told < mark && r.claim != Gone && (r.owner != Absent || r.claim.Exists())
+	return r.used && r.told < mark && r.want.claim != Gone && (r.have.owner != Absent || r.want.claim.Exists())
 }
 
 func (r *record) setDesired(d Desired) {
-	r.claim, r.position, r.origin, r.at = d.Claim, d.Position, d.Origin, millis(d.At)
-	r.epoch, r.version, r.step = d.Epoch, d.Version, d.Step
+	r.want.claim, r.want.position, r.want.origin, r.want.at = d.Claim, d.Position, d.Origin, millis(d.At)
+	r.want.epoch, r.want.version, r.want.step = d.Epoch, d.Version, d.Step
 }
 
 // setActual sets what the target cluster has, and returns what the record has no room for.
 func (r *record) setActual(a Actual) (left oddity, odd bool) {
-	r.owner, r.terminating, r.writtenFor, r.digest = a.Owner, a.Terminating, a.Origin, a.Digest
-	r.appliedEpoch, r.appliedVersion, r.appliedStep = a.Applied.Epoch, a.Applied.Version, a.Applied.Step
-	r.uid, r.resourceVersion, r.odd = uuid.UUID{}, 0, false
+	r.have.owner, r.have.terminating, r.have.writtenFor, r.have.digest = a.Owner, a.Terminating, a.Origin, a.Digest
+	r.have.epoch, r.have.version, r.have.step = a.Applied.Epoch, a.Applied.Version, a.Applied.Step
+	r.have.uid, r.have.resourceVersion, r.odd = uuid.UUID{}, 0, false
 	if a.Owner == Absent {
 		return oddity{}, false
 	}
@@ -71,17 +88,17 @@ func (r *record) setActual(a Actual) (left oddity, odd bool) {
 		r.odd = true
 		return oddity{a.UID, a.Version}, true
 	}
-	r.uid, r.resourceVersion = uid, version
+	r.have.uid, r.have.resourceVersion = uid, version
 	return oddity{}, false
 }
 
 func (r *record) actual() Actual {
 	a := Actual{
-		Owner: r.owner, Terminating: r.terminating, Origin: r.writtenFor, Digest: r.digest,
-		Applied: sequence.Sequence{Epoch: r.appliedEpoch, Version: r.appliedVersion, Step: r.appliedStep},
+		Owner: r.have.owner, Terminating: r.have.terminating, Origin: r.have.writtenFor, Digest: r.have.digest,
+		Applied: sequence.Sequence{Epoch: r.have.epoch, Version: r.have.version, Step: r.have.step},
 	}
-	if r.owner != Absent && !r.odd {
-		a.UID, a.Version = r.uid.String(), strconv.FormatUint(r.resourceVersion, 10)
+	if r.have.owner != Absent && !r.odd {
+		a.UID, a.Version = r.have.uid.String(), strconv.FormatUint(r.have.resourceVersion, 10)
 	}
 	return a
 }

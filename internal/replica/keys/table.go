@@ -36,7 +36,7 @@ func (t *Table) ByOrigin(origin uint32) (Row, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id, found := t.byOrigin[origin]
-	if !found || t.rows[id].origin != origin {
+	if !found || t.rows[id].want.origin != origin {
 		return Row{}, false
 	}
 	return t.get(id), true
@@ -69,11 +69,11 @@ func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, lea
 	r := &t.rows[id]
 	r.told = max(r.told, told)
 	before = r.desired()
-	if r.claim != Unknown && before.After(d.Sequence) {
+	if r.want.claim != Unknown && before.After(d.Sequence) {
 		return id, before, false
 	}
 	// A deletion that is told again does not move its time.
-	if r.claim == Gone && d.Claim == Gone && before.Sequence == d.Sequence {
+	if r.want.claim == Gone && d.Claim == Gone && before.Sequence == d.Sequence {
 		d.At = before.At
 	}
 	t.desire(r, d)
@@ -131,7 +131,7 @@ func (t *Table) Written(id ID, ends uint8, a Actual) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.identity(id)
-	if t.rows[id].ends != ends || t.rows[id].owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
+	if t.rows[id].ends != ends || t.rows[id].have.owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
 		return // somebody has changed it since
 	}
 	t.set(id, a)
@@ -156,7 +156,7 @@ func (t *Table) Accept(id ID, digest uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := &t.rows[id]
-	r.accepted = r.owner != Absent && r.digest == digest
+	r.accepted = r.have.owner != Absent && r.have.digest == digest
 	return r.accepted
 }
 
@@ -166,7 +166,7 @@ func (t *Table) Vanish(k Key, uid string) (id ID, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id, found = t.find(k)
-	if !found || t.rows[id].owner == Absent || uid != "" && t.identity(id).uid != uid {
+	if !found || t.rows[id].have.owner == Absent || uid != "" && t.identity(id).uid != uid {
 		return id, false
 	}
 	t.set(id, Actual{})
@@ -216,12 +216,12 @@ func (t *Table) Drop(id ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := &t.rows[id]
-	if !r.used || r.owner != Absent || r.claim != Gone {
+	if !r.used || r.have.owner != Absent || r.want.claim != Gone {
 		return false
 	}
 	delete(t.ids[r.resource], r.name)
-	if t.byOrigin[r.origin] == id {
-		delete(t.byOrigin, r.origin)
+	if t.byOrigin[r.want.origin] == id {
+		delete(t.byOrigin, r.want.origin)
 	}
 	*r = record{}
 	t.free = append(t.free, id)
@@ -273,8 +273,8 @@ func (t *Table) identity(id ID) oddity {
 }
 
 func (t *Table) desire(r *record, d Desired) {
-	if r.owner == Ours {
-		t.ours[r.claim]--
+	if r.have.owner == Ours {
+		t.ours[r.want.claim]--
 		t.ours[d.Claim]++
 	}
 	r.setDesired(d)
@@ -282,11 +282,11 @@ func (t *Table) desire(r *record, d Desired) {
 
 func (t *Table) set(id ID, a Actual) {
 	r := &t.rows[id]
-	if r.owner == Ours {
-		t.ours[r.claim]--
+	if r.have.owner == Ours {
+		t.ours[r.want.claim]--
 	}
 	if a.Owner == Ours {
-		t.ours[r.claim]++
+		t.ours[r.want.claim]++
 	}
 	delete(t.odd, id)
 	if left, odd := r.setActual(a); odd {
