@@ -12,20 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/fields"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 )
 
 // parkedBy has the reason for which an object waits, by what the API server answered to a write.
 var parkedBy = map[write.Outcome]plan.Reason{
-	write.NoNamespace: noNamespace,
-	write.Terminating: noNamespace,
-	write.NoResource:  noResource,
-	write.Denied:      denied,
-	write.Forbidden:   forbidden,
-	write.TooLarge:    tooLarge,
-	write.Failed:      failed,
+	write.NoNamespace: waiting.NoNamespace,
+	write.Terminating: waiting.NoNamespace,
+	write.NoResource:  waiting.NoResource,
+	write.Denied:      waiting.Denied,
+	write.Forbidden:   waiting.Forbidden,
+	write.TooLarge:    waiting.TooLarge,
+	write.Failed:      waiting.Failed,
 }
 
 // after does what follows from the answer to a write. Wanted is what was written; nil for a deletion.
@@ -73,10 +75,10 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 	}
 	o.table.Written(o.id, o.row.Ends, actual)
 	if do == plan.Verify && actual.Version != o.row.Actual.Version {
-		o.contests.add(o.id, time.Now())
+		o.contests.Add(o.id, time.Now())
 	}
 	if actual.Owner != keys.Ours || actual.Applied != o.row.Desired.Sequence || actual.Origin != o.row.Desired.Origin {
-		return o.parkAWhile(denied, "the API server does not keep the label and the annotations of the replica")
+		return o.parkAWhile(waiting.Denied, "the API server does not keep the label and the annotations of the replica")
 	}
 	return again
 }
@@ -121,7 +123,7 @@ func (o *object) existing(ctx context.Context, actual keys.Actual, wanted map[st
 		o.row.Actual = actual
 		return o.put(ctx, plan.Change, wanted)
 	default:
-		return o.parkAWhile(notOurs, "an object of somebody else has the name")
+		return o.parkAWhile(waiting.Exists, "an object of somebody else has the name")
 	}
 }
 
@@ -144,7 +146,7 @@ func (o *object) adopt(ctx context.Context, wanted map[string]any) result {
 func (o *object) apply(ctx context.Context, wanted map[string]any) result {
 	body, err := json.Marshal(wanted)
 	if err != nil {
-		return o.park(invalid, err.Error())
+		return o.park(waiting.Invalid, err.Error())
 	}
 	a, err := o.send(ctx, plan.Change, body)
 	if err != nil {
@@ -161,12 +163,12 @@ func (o *object) yield(ctx context.Context, a write.Answer, wanted map[string]an
 	}
 	var left []string
 	for _, cause := range a.Causes {
-		if removeField(wanted, cause.Field) {
+		if fields.Remove(wanted, cause.Field) {
 			left = append(left, cause.Field)
 		}
 	}
 	if len(left) == 0 {
-		return o.parkAWhile(ownedFields, a.Message)
+		return o.parkAWhile(waiting.Conflict, a.Message)
 	}
 	o.counts.add("yielded")
 	return o.apply(ctx, wanted)
@@ -178,14 +180,14 @@ func (o *object) replace(ctx context.Context, do plan.Do, a write.Answer, wanted
 	if do == plan.Create {
 		body, err := json.Marshal(wanted)
 		if err != nil {
-			return o.park(invalid, err.Error())
+			return o.park(waiting.Invalid, err.Error())
 		}
 		posted, err := o.target.Post(ctx, o.place(), body)
 		if err != nil {
 			return later
 		}
 		if posted.Outcome == write.Unappliable {
-			return o.parkAWhile(invalid, posted.Message)
+			return o.parkAWhile(waiting.Invalid, posted.Message)
 		}
 		return o.after(ctx, plan.Create, posted, wanted)
 	}
@@ -205,14 +207,14 @@ func (o *object) put(ctx context.Context, do plan.Do, wanted map[string]any) res
 	o.res.rules(o.row.Namespace).Retain(o.res.GroupResource(), wanted, actual)
 	body, err := json.Marshal(wanted)
 	if err != nil {
-		return o.park(invalid, err.Error())
+		return o.park(waiting.Invalid, err.Error())
 	}
 	put, err := o.target.Put(ctx, o.place(), body, types.UID(o.row.Actual.UID), o.row.Actual.Version)
 	if err != nil {
 		return later
 	}
 	if put.Outcome == write.Unappliable {
-		return o.parkAWhile(invalid, put.Message)
+		return o.parkAWhile(waiting.Invalid, put.Message)
 	}
 	return o.after(ctx, do, put, wanted)
 }
@@ -221,22 +223,22 @@ func (o *object) put(ctx context.Context, do plan.Do, wanted map[string]any) res
 // says so.
 func (o *object) refused(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
 	if do == plan.Create || wanted == nil {
-		return o.parkAWhile(invalid, a.Message)
+		return o.parkAWhile(waiting.Invalid, a.Message)
 	}
 	body, err := json.Marshal(wanted)
 	if err != nil {
-		return o.park(invalid, err.Error())
+		return o.park(waiting.Invalid, err.Error())
 	}
 	try, err := o.target.TryCreate(ctx, o.place(), body)
 	switch {
 	case err != nil:
 		return later
 	case try.Outcome != write.Done:
-		return o.parkAWhile(invalid, a.Message)
+		return o.parkAWhile(waiting.Invalid, a.Message)
 	case o.cfg.Recreate:
 		return o.recreate(ctx)
 	default:
-		return o.parkAWhile(immutable, a.Message)
+		return o.parkAWhile(waiting.Immutable, a.Message)
 	}
 }
 

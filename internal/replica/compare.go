@@ -15,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 )
 
@@ -100,12 +101,12 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 	at := o.place()
 	d := &Difference{Resource: o.res.GroupResource().String(), Namespace: at.Namespace, Name: at.Name}
 	if r.targets.state(row.Resource) == unserved && row.Desired.Claim.Exists() {
-		d.Do, d.Why = "wait", string(noResource)
+		d.Do, d.Why = "wait", string(waiting.NoResource)
 		return d
 	}
 	action := plan.Decide(row.Desired, row.Actual, false, r.cfg.Config)
 	if action.Do != plan.Leave && r.stopped(&row) {
-		d.Do, d.Why = "wait", string(heldEpoch)
+		d.Do, d.Why = "wait", string(waiting.HeldEpoch)
 		return d
 	}
 	switch action.Do {
@@ -116,7 +117,7 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 	case plan.Delete:
 		d.Do = "delete"
 		if !r.allowed(&row) {
-			d.Why = string(heldDelete)
+			d.Why = string(waiting.HeldDelete)
 		}
 	case plan.Recreate:
 		d.Do = "recreate"
@@ -130,8 +131,8 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Difference {
 	wanted, _, _ := o.desired(ctx)
 	if wanted == nil {
-		d.Do, d.Why = "wait", o.parked.reason(o.id)
-		if d.Why == string(skipped) {
+		d.Do, d.Why = "wait", o.parked.Reason(o.id)
+		if d.Why == string(waiting.LeftOut) {
 			return nil
 		}
 		return d
@@ -151,7 +152,7 @@ func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Di
 	}
 	actual := o.actualOf(o.res, o.row.Key, object)
 	if actual.Owner == keys.Absent && o.cfg.Existing == plan.Refuse {
-		d.Do, d.Why = "wait", string(notOurs)
+		d.Do, d.Why = "wait", string(waiting.Exists)
 		return d
 	}
 	d.Do, d.Diff = "change", diff(clean.Project(wanted, object), wanted)

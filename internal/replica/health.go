@@ -40,3 +40,23 @@ func (h *health) now() (target map[string]error, progress error) {
 	defer h.mu.Unlock()
 	return maps.Clone(h.target), h.progress
 }
+
+// counts counts requests to the target by their outcome. It is safe for concurrent use.
+type counts struct {
+	mu   sync.Mutex
+	byOf map[string]uint64
+}
+
+func newCounts() *counts { return &counts{byOf: make(map[string]uint64)} }
+
+func (c *counts) add(outcome string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byOf[outcome]++
+}
+
+func (c *counts) now() map[string]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.byOf)
+}

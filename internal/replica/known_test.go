@@ -10,12 +10,13 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 )
 
 func (g *rig) object(name string) *object {
 	row, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: name})
 	return &object{
-		run: g.run, id: id, row: row, res: g.selection.at(row.Resource), newest: g.outstanding.newest(id),
+		run: g.run, id: id, row: row, res: g.selection.at(row.Resource), newest: g.outstanding.Newest(id),
 	}
 }
 
@@ -23,13 +24,13 @@ func (g *rig) object(name string) *object {
 func TestDesired_is_only_of_the_event_that_was_learned(t *testing.T) {
 	g := newRig(t, nil)
 	g.tell(is("a", at(1, 10)))
-	g.bodies.drop(1)
+	g.bodies.Drop(1)
 	wanted, _, _ := g.object("a").desired(t.Context())
 	require.NotNil(t, wanted)
 	g.log.Replace(is("a", at(1, 9)))
 	wanted, _, _ = g.object("a").desired(t.Context())
 	assert.Nil(t, wanted, "an older state")
-	assert.Equal(t, string(bodyMissing), g.parked.reason(0))
+	assert.Equal(t, string(waiting.BodyMissing), g.parked.Reason(0))
 }
 
 func TestOutstanding_keeps_what_was_read_while_a_worker_was_at_the_object(t *testing.T) {
@@ -38,11 +39,11 @@ func TestOutstanding_keeps_what_was_read_while_a_worker_was_at_the_object(t *tes
 	o := g.object("a")
 	g.tell(is("a", at(1, 11)))
 	o.settle()
-	marks, pending, _ := g.outstanding.state()
+	marks, pending, _ := g.outstanding.State()
 	assert.Equal(t, 1, pending)
 	assert.Empty(t, marks)
 	g.object("a").settle()
-	marks, pending, _ = g.outstanding.state()
+	marks, pending, _ = g.outstanding.State()
 	assert.Zero(t, pending)
 	assert.Equal(t, event.Marks{0: 2}, marks)
 }
@@ -55,9 +56,9 @@ func TestKnown_does_not_grow_behind_an_object_that_is_not_handled(t *testing.T) 
 		g.tell(is("a", at(1, uint64(10+i))))
 		g.object("a").settle()
 	}
-	assert.Less(t, len(g.outstanding.lanes[0].queue), 100)
-	assert.Less(t, len(g.bodies.order), 100)
-	marks, pending, _ := g.outstanding.state()
+	assert.Less(t, g.outstanding.Kept(), 100)
+	assert.Less(t, g.bodies.Kept(), 100)
+	marks, pending, _ := g.outstanding.State()
 	assert.Equal(t, 1, pending)
 	assert.Empty(t, marks, "nothing before the first event is handled")
 }
@@ -65,8 +66,8 @@ func TestKnown_does_not_grow_behind_an_object_that_is_not_handled(t *testing.T) 
 func TestParked_objects_need_no_bodies(t *testing.T) {
 	g := newRig(t, nil)
 	g.tell(is("a", at(1, 10)))
-	g.object("a").park(denied, "")
-	assert.Empty(t, g.bodies.byPos)
+	g.object("a").park(waiting.Denied, "")
+	assert.Zero(t, g.bodies.Kept())
 }
 
 func TestForgetEnds_remembers_each_end_long_enough(t *testing.T) {

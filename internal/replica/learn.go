@@ -15,7 +15,7 @@ import (
 
 // learn takes over a message of the log.
 func (r *run) learn(ctx context.Context, m event.Message) error {
-	defer func() { r.outstanding.read(&m) }()
+	defer func() { r.outstanding.Read(&m) }()
 	e, err := event.Decode(m)
 	if err != nil {
 		r.counts.add("no-event")
@@ -64,9 +64,9 @@ func (r *run) learnObject(res *resource, e *event.Event) {
 		return
 	}
 	r.count(before, desired)
-	r.bodies.drop(before.Position)
-	r.bodies.put(e)
-	r.outstanding.add(id, e)
+	r.bodies.Drop(before.Position)
+	r.bodies.Put(e)
+	r.outstanding.Add(id, e)
 	r.enqueue(id)
 }
 

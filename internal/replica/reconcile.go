@@ -13,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 )
 
@@ -37,12 +39,12 @@ const (
 
 // reconcile brings one object into the state that the log describes, or parks it.
 func (r *run) reconcile(ctx context.Context, id keys.ID) result {
-	newest := r.outstanding.newest(id)
+	newest := r.outstanding.Newest(id)
 	row := r.table.Get(id)
 	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource), newest: newest}
 	switch r.targets.state(row.Resource) {
 	case unserved:
-		return o.park(noResource, "the target does not serve it")
+		return o.park(waiting.NoResource, "the target does not serve it")
 	case listing:
 		return waits // the end of the list looks at all keys
 	case synced:
@@ -67,31 +69,31 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 
 // settle says that all is as it shall be with the object.
 func (o *object) settle() result {
-	o.parked.remove(o.id)
+	o.parked.Remove(o.id)
 	o.handled()
 	return settled
 }
 
 // park leaves the object until something changes.
 func (o *object) park(why plan.Reason, detail string) result {
-	if o.parked.put(o.id, why, detail, time.Now()) {
+	if o.parked.Put(o.id, why, detail, time.Now()) {
 		o.said.Do(func() {
 			o.log.Info("an object waits", slog.String("reason", string(why)), slog.String("detail", detail),
 				slog.Any("object", o.row.Key))
 		})
 	}
-	if why != noOwner {
+	if why != waiting.NoOwner {
 		o.handled()
 	} else {
-		o.outstanding.handled(o.id, o.newest)
+		o.outstanding.Handled(o.id, o.newest)
 	}
 	return waits
 }
 
 // handled says that nothing more is to be done about the object until something changes. Others may wait for it.
 func (o *object) handled() {
-	o.outstanding.handled(o.id, o.newest)
-	o.bodies.drop(o.row.Desired.Position)
+	o.outstanding.Handled(o.id, o.newest)
+	o.bodies.Drop(o.row.Desired.Position)
 	if o.row.Actual.Owner != keys.Ours {
 		return
 	}
@@ -174,7 +176,7 @@ func (o *object) delete(ctx context.Context) result {
 		return later // the limit depends on how many objects there are
 	}
 	if !o.allowed(&o.row) {
-		return o.park(heldDelete, "more objects went in an hour than the limit allows")
+		return o.park(waiting.HeldDelete, "more objects went in an hour than the limit allows")
 	}
 	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)
 	if err != nil {
@@ -193,8 +195,8 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 		return again
 	}
 	fought := do == plan.Verify || do == plan.Create || o.row.Actual.Owner == keys.Detached
-	if fought && o.contests.has(o.id, time.Now()) {
-		return o.parkAWhile(contested, "somebody changes it back again and again")
+	if fought && o.contests.Has(o.id, time.Now()) {
+		return o.parkAWhile(waiting.Contested, "somebody changes it back again and again")
 	}
 	o.annotate(wanted, uid)
 	if o.row.Actual.Owner == keys.Detached {
@@ -202,7 +204,7 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 	}
 	body, err := json.Marshal(wanted)
 	if err != nil {
-		return o.park(invalid, err.Error())
+		return o.park(waiting.Invalid, err.Error())
 	}
 	answer, err := o.send(ctx, do, body)
 	if err != nil {
@@ -235,29 +237,29 @@ func (o *object) right(ctx context.Context, wanted map[string]any) bool {
 // desired returns the object as it shall be in the target, without the annotations of its origin, and its uid in the
 // source. It returns nil where it cannot be written, and what came of it.
 func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string, res result) {
-	e, err := o.bodies.get(ctx, o.row.Desired.Position)
+	e, err := o.bodies.Get(ctx, o.row.Desired.Position)
 	switch {
-	case errors.Is(err, errNoBody):
-		return nil, "", o.park(bodyMissing, "the log has removed the event; a resync publishes it again")
+	case errors.Is(err, bodies.ErrGone):
+		return nil, "", o.park(waiting.BodyMissing, "the log has removed the event; a resync publishes it again")
 	case err != nil:
 		return nil, "", later
 	case !o.isIn(e):
-		return nil, "", o.parkAWhile(bodyMissing, "the log has another event in its place")
+		return nil, "", o.parkAWhile(waiting.BodyMissing, "the log has another event in its place")
 	}
-	whole := o.bodies.whole(ctx, e)
+	whole := o.bodies.Whole(ctx, e)
 	if whole == nil {
-		return nil, "", o.parkAWhile(bodyMissing, "the log does not tell what the patch applies to")
+		return nil, "", o.parkAWhile(waiting.BodyMissing, "the log does not tell what the patch applies to")
 	}
 	wanted, _, _ = whole.States()
 	o.version = e.Version
 	if why, skip := o.res.rules(o.row.Namespace).Skips(o.res.GroupResource(), wanted); skip {
-		return nil, "", o.park(skipped, why)
+		return nil, "", o.park(waiting.LeftOut, why)
 	}
 	if err := o.res.rules(o.row.Namespace).Object(o.res.GroupResource(), wanted); err != nil {
-		return nil, "", o.park(invalid, err.Error())
+		return nil, "", o.park(waiting.Invalid, err.Error())
 	}
 	if missing := o.remap(wanted); missing != "" {
-		return nil, "", o.park(noOwner, missing)
+		return nil, "", o.park(waiting.NoOwner, missing)
 	}
 	return wanted, e.Attr("objectuid"), settled
 }

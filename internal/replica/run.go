@@ -16,9 +16,11 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
@@ -116,10 +118,10 @@ type run struct {
 // known is what is known of objects.
 type known struct {
 	table       *keys.Table
-	bodies      *bodies
-	outstanding *outstanding
-	parked      *parked
-	contests    *contests
+	bodies      *bodies.Bodies
+	outstanding *waiting.Outstanding
+	parked      *waiting.Parked
+	contests    *waiting.Contests
 }
 
 // guards stop what could wipe the target by mistake.
@@ -184,8 +186,8 @@ func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
 	r := &run{
 		cfg: cfg, log: cfg.Logger, source: opened, selection: newSelection(cfg), target: target, namespaces: namespaces,
 		known: known{
-			table: keys.New(cfg.remaps()), bodies: newBodies(opened), outstanding: newOutstanding(), parked: newParked(),
-			contests: newContests(),
+			table: keys.New(cfg.remaps()), bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(), parked: waiting.NewParked(),
+			contests: waiting.NewContests(),
 		},
 		guards: guards{
 			deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: newEpochs(cfg.Follow, released.Epoch),
@@ -332,18 +334,18 @@ func (r *run) wake(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-namespaces:
-			r.lookAgain(noNamespace)
+			r.lookAgain(waiting.NoNamespace)
 		case <-served:
-			r.lookAgain(noResource)
+			r.lookAgain(waiting.NoResource)
 		case <-r.owners:
-			r.lookAgain(noOwner)
+			r.lookAgain(waiting.NoOwner)
 			_ = pause.For(ctx, time.Second) // ctx's error ends the loop
 		}
 	}
 }
 
 func (r *run) lookAgain(why plan.Reason) {
-	for _, id := range r.parked.waiting(why) {
+	for _, id := range r.parked.Waiting(why) {
 		r.enqueue(id)
 	}
 }
@@ -358,9 +360,9 @@ func (r *run) keep(ctx context.Context) {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(r.cfg.Remember)
 			ended = r.forgetEnds(ended)
-			r.contests.sweep(now)
+			r.contests.Sweep(now)
 		}
-		marks, _, _ := r.outstanding.state()
+		marks, _, _ := r.outstanding.State()
 		if len(marks) == 0 {
 			continue
 		}

@@ -59,9 +59,9 @@ func (p *Replica) Status() (s Status, ok bool) {
 	if r == nil {
 		return Status{Name: p.cfg.Name}, false
 	}
-	s = Status{Name: p.cfg.Name, Parked: r.parked.byReason(), HeldDeletes: r.deletes.Held(), HeldEpoch: r.epochs.holds()}
+	s = Status{Name: p.cfg.Name, Parked: r.parked.ByReason(), HeldDeletes: r.deletes.Held(), HeldEpoch: r.epochs.holds()}
 	s.Keys, s.Objects = r.table.Len()
-	_, pending, oldest := r.outstanding.state()
+	_, pending, oldest := r.outstanding.State()
 	if s.Pending = pending; pending > 0 && !oldest.IsZero() {
 		s.Lag = max(time.Since(oldest), 0)
 	}
@@ -88,7 +88,7 @@ func (p *Replica) Waiting() (all []Waiting) {
 	if r == nil {
 		return nil
 	}
-	for id, k := range r.parked.list() {
+	for id, k := range r.parked.List() {
 		row := r.table.Get(id)
 		all = append(all, Waiting{
 			Resource: r.selection.at(row.Resource).GroupResource().String(), Namespace: row.Namespace, Name: row.Name,

@@ -352,7 +352,7 @@ func (f *feed) ended(key keys.Key, uid string) {
 		return
 	}
 	if before.Accepted && before.Desired.Claim.Exists() && before.Actual.Applied == before.Desired.Sequence {
-		f.run.contests.add(id, time.Now())
+		f.run.contests.Add(id, time.Now())
 	}
 	f.run.enqueue(id)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+package waiting
 
 import (
 	"maps"
@@ -17,23 +17,23 @@ const (
 	contestedWithin = 10 * time.Minute
 )
 
-// contests counts how often objects were changed back. It is safe for concurrent use.
-type contests struct {
+// Contests counts how often objects were changed back. It is safe for concurrent use.
+type Contests struct {
 	mu    sync.Mutex
 	times map[keys.ID][]time.Time
 }
 
-func newContests() *contests { return &contests{times: make(map[keys.ID][]time.Time)} }
+func NewContests() *Contests { return &Contests{times: make(map[keys.ID][]time.Time)} }
 
-// add counts that an object was changed back.
-func (c *contests) add(id keys.ID, now time.Time) {
+// Add counts that an object was changed back.
+func (c *Contests) Add(id keys.ID, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.times[id] = append(lately(c.times[id], now), now)
 }
 
-// has reports whether an object is contested.
-func (c *contests) has(id keys.ID, now time.Time) bool {
+// Has reports whether an object is contested.
+func (c *Contests) Has(id keys.ID, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(lately(c.times[id], now)) >= contestedTimes
@@ -43,8 +43,8 @@ func lately(times []time.Time, now time.Time) []time.Time {
 	return slices.DeleteFunc(slices.Clone(times), func(t time.Time) bool { return now.Sub(t) >= contestedWithin })
 }
 
-// sweep forgets what is long past.
-func (c *contests) sweep(now time.Time) {
+// Sweep forgets what is long past.
+func (c *Contests) Sweep(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.times, func(_ keys.ID, times []time.Time) bool { return len(lately(times, now)) == 0 })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+// Package bodies returns the events of a log by their places, for who keeps only those.
+package bodies
 
 import (
 	"context"
@@ -15,9 +16,18 @@ import (
 // cacheBytes is how much of what was read lately is kept for the workers.
 const cacheBytes = 24 << 20
 
-// bodies returns events by their place in the log: those read lately from memory, others from the log. It is safe for
+// Log is what is asked for events.
+type Log interface {
+	event.Log
+	event.Bodies
+}
+
+// mostDropped is how many places may be kept of events that are not, behind one that is.
+const mostDropped = 64
+
+// Bodies returns events by their place in the log: those read lately from memory, others from the log. It is safe for
 // concurrent use.
-type bodies struct {
+type Bodies struct {
 	log Log
 
 	mu    sync.Mutex
@@ -26,12 +36,12 @@ type bodies struct {
 	byPos map[uint64]*event.Event
 }
 
-func newBodies(log Log) *bodies {
-	return &bodies{log: log, byPos: make(map[uint64]*event.Event)}
+func New(log Log) *Bodies {
+	return &Bodies{log: log, byPos: make(map[uint64]*event.Event)}
 }
 
-// put keeps an event for a while.
-func (b *bodies) put(e *event.Event) {
+// Put keeps an event for a while.
+func (b *Bodies) Put(e *event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, again := b.byPos[e.Position]; again {
@@ -44,13 +54,20 @@ func (b *bodies) put(e *event.Event) {
 		b.forget(b.order[0])
 		b.order = b.order[1:]
 	}
-	if len(b.order) > 2*len(b.byPos)+mostHandled {
+	if len(b.order) > 2*len(b.byPos)+mostDropped {
 		b.order = slices.DeleteFunc(b.order, func(p uint64) bool { return b.byPos[p] == nil })
 	}
 }
 
-// drop says that an event is not needed any more.
-func (b *bodies) drop(position uint64) {
+// Kept returns how many places it keeps.
+func (b *Bodies) Kept() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.order)
+}
+
+// Drop says that an event is not needed any more.
+func (b *Bodies) Drop(position uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(position)
@@ -59,18 +76,18 @@ func (b *bodies) drop(position uint64) {
 	}
 }
 
-func (b *bodies) forget(position uint64) {
+func (b *Bodies) forget(position uint64) {
 	if e := b.byPos[position]; e != nil {
 		b.size -= e.Size()
 		delete(b.byPos, position)
 	}
 }
 
-// errNoBody says that the log does not have an event any more.
-var errNoBody = errors.New("the log does not have the event any more")
+// ErrGone says that the log does not have an event any more.
+var ErrGone = errors.New("the log does not have the event any more")
 
-// get returns the event at a place. The error is errNoBody, or says why the log did not answer.
-func (b *bodies) get(ctx context.Context, position uint64) (*event.Event, error) {
+// Get returns the event at a place. The error is ErrGone, or says why the log did not answer.
+func (b *Bodies) Get(ctx context.Context, position uint64) (*event.Event, error) {
 	b.mu.Lock()
 	e := b.byPos[position]
 	b.mu.Unlock()
@@ -82,7 +99,7 @@ func (b *bodies) get(ctx context.Context, position uint64) (*event.Event, error)
 	case err != nil:
 		return nil, fmt.Errorf("read event %d again: %w", position, err)
 	case m == nil:
-		return nil, errNoBody
+		return nil, ErrGone
 	}
 	return event.Decode(*m)
 }
@@ -90,9 +107,9 @@ func (b *bodies) get(ctx context.Context, position uint64) (*event.Event, error)
 // mostPatches bounds how many patches are put together.
 const mostPatches = 100
 
-// whole returns the event with the whole object: of a merge patch together with what it applies to. It returns nil if
+// Whole returns the event with the whole object: of a merge patch together with what it applies to. It returns nil if
 // the log does not have that.
-func (b *bodies) whole(ctx context.Context, e *event.Event) *event.Event {
+func (b *Bodies) Whole(ctx context.Context, e *event.Event) *event.Event {
 	chain := []*event.Event{e}
 	for e.Attr("payload") == "merge-patch" {
 		m := b.log.Before(ctx, &e.Message)

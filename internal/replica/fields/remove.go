@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+// Package fields finds fields of objects as the answers of an API server name them.
+package fields
 
 import (
 	"encoding/json"
@@ -9,18 +10,18 @@ import (
 	"strings"
 )
 
-// removeField removes the field of an object that a path of an API server's answer names, as in
+// Remove removes the field of an object that a path of an API server's answer names, as in
 // .spec.template.spec.containers[name="web"].image. It reports whether the object had the field.
 //
 // Names of members stand in such a path without quotes, whatever they have. So the longest name counts that the object
 // has and the path goes on with.
-func removeField(object map[string]any, path string) bool {
-	_, removed := remove(object, path)
+func Remove(object map[string]any, path string) bool {
+	_, removed := removeAt(object, path)
 	return removed
 }
 
-// remove returns v without the field at path.
-func remove(v any, path string) (without any, removed bool) {
+// removeAt returns v without the field at path.
+func removeAt(v any, path string) (without any, removed bool) {
 	switch v := v.(type) {
 	case map[string]any:
 		name, rest, ok := memberAt(v, path)
@@ -31,7 +32,7 @@ func remove(v any, path string) (without any, removed bool) {
 			delete(v, name)
 			return v, true
 		}
-		v[name], removed = remove(v[name], rest)
+		v[name], removed = removeAt(v[name], rest)
 		return v, removed
 	case []any:
 		i, rest, ok := elementAt(v, path)
@@ -41,7 +42,7 @@ func remove(v any, path string) (without any, removed bool) {
 		if rest == "" {
 			return slices.Delete(v, i, i+1), true
 		}
-		v[i], removed = remove(v[i], rest)
+		v[i], removed = removeAt(v[i], rest)
 		return v, removed
 	default:
 		return v, false

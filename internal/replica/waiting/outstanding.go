@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+// Package waiting knows which events of a log are not handled, which objects of a replica wait and for what, and which
+// are changed back again and again.
+package waiting
 
 import (
 	"slices"
@@ -11,9 +13,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 )
 
-// outstanding knows the events that were read and are not handled yet, by lane in the order of the log. A key is in it
+// Outstanding knows the events that were read and are not handled yet, by lane in the order of the log. A key is in it
 // once, with its oldest event. It is safe for concurrent use.
-type outstanding struct {
+type Outstanding struct {
 	mu    sync.Mutex
 	lanes map[uint16]*lane
 	// open has the keys that are in a queue and not handled.
@@ -39,12 +41,12 @@ type waiting struct {
 	at time.Time
 }
 
-func newOutstanding() *outstanding {
-	return &outstanding{lanes: make(map[uint16]*lane), open: make(map[keys.ID]events)}
+func NewOutstanding() *Outstanding {
+	return &Outstanding{lanes: make(map[uint16]*lane), open: make(map[keys.ID]events)}
 }
 
-// add says that an event of a key was read.
-func (o *outstanding) add(id keys.ID, e *event.Event) {
+// Add says that an event of a key was read.
+func (o *Outstanding) Add(id keys.ID, e *event.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if before, again := o.open[id]; again {
@@ -54,32 +56,32 @@ func (o *outstanding) add(id keys.ID, e *event.Event) {
 	o.open[id] = events{e.Position, e.Position}
 	l := o.lane(e.Lane)
 	l.queue = append(l.queue, waiting{id, e.Position, l.read, e.Time()})
-	if len(l.queue) > 2*len(o.open)+mostHandled {
+	if len(l.queue) > 2*len(o.open)+MostHandled {
 		l.queue = slices.DeleteFunc(l.queue, o.handledBefore)
 	}
 }
 
-// mostHandled is how many events may be kept that are handled, behind one that is not.
-const mostHandled = 64
+// MostHandled is how many events may be kept that are handled, behind one that is not.
+const MostHandled = 64
 
 // handledBefore reports whether the event of a queue is handled.
-func (o *outstanding) handledBefore(w waiting) bool { return o.open[w.id].oldest != w.position }
+func (o *Outstanding) handledBefore(w waiting) bool { return o.open[w.id].oldest != w.position }
 
-// newest returns the newest event of a key that is not handled; 0 where all are.
-func (o *outstanding) newest(id keys.ID) uint64 {
+// Newest returns the newest event of a key that is not handled; 0 where all are.
+func (o *Outstanding) Newest(id keys.ID) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.open[id].newest
 }
 
-// read says that everything in a message's lane was read up to it.
-func (o *outstanding) read(m *event.Message) {
+// Read says that everything in a message's lane was read up to it.
+func (o *Outstanding) Read(m *event.Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lane(m.Lane).read = m.Position
 }
 
-func (o *outstanding) lane(number uint16) *lane {
+func (o *Outstanding) lane(number uint16) *lane {
 	l := o.lanes[number]
 	if l == nil {
 		l = &lane{}
@@ -88,9 +90,9 @@ func (o *outstanding) lane(number uint16) *lane {
 	return l
 }
 
-// handled says that nothing more is to be done about what was read of a key up to the event that was the newest, or that
+// Handled says that nothing more is to be done about what was read of a key up to the event that was the newest, or that
 // it is parked.
-func (o *outstanding) handled(id keys.ID, newest uint64) {
+func (o *Outstanding) Handled(id keys.ID, newest uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open[id].newest != newest {
@@ -104,9 +106,19 @@ func (o *outstanding) handled(id keys.ID, newest uint64) {
 	}
 }
 
-// state returns the marks up to which everything is handled, how many keys are not, and when the oldest of their events
+// Kept returns how many events it keeps.
+func (o *Outstanding) Kept() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.lanes {
+		n += len(l.queue)
+	}
+	return n
+}
+
+// State returns the marks up to which everything is handled, how many keys are not, and when the oldest of their events
 // was recorded.
-func (o *outstanding) state() (marks event.Marks, n int, oldest time.Time) {
+func (o *Outstanding) State() (marks event.Marks, n int, oldest time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	marks = make(event.Marks, len(o.lanes))
