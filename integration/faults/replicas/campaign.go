@@ -74,8 +74,8 @@ type Result struct {
 	Violations map[string]int `json:",omitempty"`
 	Told       []string       `json:",omitempty"`
 	// Failed is why the round was not played to its end, for a reason that is not the replica's.
-	Failed string `json:",omitempty"`
-	Story      []string       `json:",omitempty"`
+	Failed string   `json:",omitempty"`
+	Story  []string `json:",omitempty"`
 }
 
 // printed is how many violations of a promise are told of a round.
