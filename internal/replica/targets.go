@@ -310,8 +310,11 @@ type feed struct {
 	res    *resource
 	stream source.Stream
 	listed func()
-	// seen has the rows of a list under way; nil while there is none.
-	seen map[keys.ID]struct{}
+	// seen has the rows of a list under way; nil while there is none. The list is of version.
+	seen    map[keys.ID]struct{}
+	version string
+	// rewound, if not nil, tells of an object of the list that is older than it was known before that version.
+	rewound error
 }
 
 // Admit implements [source.Feed].
@@ -334,7 +337,11 @@ func (f *feed) Deliver(c source.Change) {
 	if err != nil {
 		return // no API server sends that
 	}
-	id, changed := f.run.table.Observe(key, f.run.actualOf(f.res, key, object))
+	actual := f.run.actualOf(f.res, key, object)
+	if f.seen != nil {
+		f.compare(key, actual)
+	}
+	id, changed := f.run.table.Observe(key, actual)
 	if f.seen != nil {
 		f.seen[id] = struct{}{}
 	}
@@ -357,6 +364,21 @@ func (f *feed) ended(key keys.Key, uid string) {
 	f.run.enqueue(id)
 }
 
+// compare looks whether an object of a list is older than it is known, although the list is not. Then the target's etcd
+// was restored, and its versions were bumped: a watch has expired as any other one does.
+func (f *feed) compare(key keys.Key, listed keys.Actual) {
+	row, _, _ := f.run.table.Find(key)
+	known := row.Actual
+	if known.Owner == keys.Absent || known.UID != listed.UID || known.Version == listed.Version {
+		return
+	}
+	if source.Later(listed.Version, known.Version) == known.Version && source.Later(f.version, known.Version) == f.version {
+		f.rewound = &source.RewoundError{
+			Stream: f.stream.Name(), Object: key.Name, Position: known.Version, At: f.version, Server: listed.Version,
+		}
+	}
+}
+
 // Resume implements [source.History]: a reader begins with a list.
 func (f *feed) Resume() (version string, known iter.Seq2[source.Ident, bool], ok bool) {
 	return "", nil, false
@@ -366,8 +388,11 @@ func (f *feed) Resume() (version string, known iter.Seq2[source.Ident, bool], ok
 func (f *feed) Note(ctx context.Context, p source.Progress) error {
 	switch p.Kind { //nolint:exhaustive // nothing is remembered of others
 	case source.SnapshotStarted, source.Gap:
-		f.seen = make(map[keys.ID]struct{})
+		f.seen, f.version, f.rewound = make(map[keys.ID]struct{}), p.Version, nil
 	case source.Listed:
+		if f.rewound != nil {
+			return f.rewound
+		}
 		f.sweep()
 		f.listed()
 	}
