@@ -29,6 +29,8 @@ type Options struct {
 	Seed             uint64
 	// Limit, if not 0, is the limit of deletes in each round; otherwise some have one.
 	Limit int
+	// Replicators, if not 0, is how many there are in each round; otherwise one or two.
+	Replicators int
 	// Once injects each fault once and alone, in place of those at random.
 	Once bool
 	// Only, if not nil, leaves out faults whose name does not match.
@@ -53,11 +55,13 @@ func (o *Options) level() string {
 
 // Result is what came of a round.
 type Result struct {
-	Round  int      `json:"round"`
-	Seed   uint64   `json:"seed"`
-	Broker string   `json:"broker"`
-	Limit  int      `json:"limit,omitempty"`
-	Faults []string `json:"faults"`
+	Round  int    `json:"round"`
+	Seed   uint64 `json:"seed"`
+	Broker string `json:"broker"`
+	Limit  int    `json:"limit,omitempty"`
+	// Replicators is how many processes there were, of which one led.
+	Replicators int      `json:"replicators"`
+	Faults      []string `json:"faults"`
 	// Changes are those of the driver; the others are of the replicator, in the target.
 	Changes, Creates, Updates, Deletes int
 	// Backward counts writes of an older sequence over a newer one. Unknown is how many changes of the target have no
@@ -176,7 +180,10 @@ const smallLimit = 8
 // round plays one round.
 func (o *Options) round(ctx context.Context, number, n int, plan []fault) (res Result, err error) {
 	began := time.Now()
-	res = Result{Round: number, Seed: o.Seed, Broker: o.Broker, Limit: o.Limit}
+	res = Result{Round: number, Seed: o.Seed, Broker: o.Broker, Limit: o.Limit, Replicators: o.Replicators}
+	if o.Replicators == 0 {
+		res.Replicators = 1 + number%2
+	}
 	random := newRandom(o.Seed, uint64(number)) //nolint:gosec // it is positive
 	if number%4 == 3 && o.Limit == 0 {
 		res.Limit = smallLimit
@@ -185,11 +192,10 @@ func (o *Options) round(ctx context.Context, number, n int, plan []fault) (res R
 	if err := os.RemoveAll(dir); err != nil {
 		return res, err
 	}
-	w, err := newWorld(ctx, o, dir, random, res.Limit)
+	w, err := newWorld(ctx, o, dir, random, &res)
 	if err != nil {
 		return res, fmt.Errorf("round %d: %w", number, err)
 	}
-	w.result = &res
 	played := w.play(ctx, n, plan, &res)
 	res.Seconds = time.Since(began).Seconds()
 	if len(res.Violations) > 0 {
@@ -230,7 +236,7 @@ func (w *world) play(ctx context.Context, n int, plan []fault, res *Result) erro
 	stop()
 	busy.Wait()
 	w.note("all is quiet")
-	if w.restored.Load() {
+	if w.unknown.Load() {
 		if err := w.resync(ctx); err != nil {
 			return err
 		}

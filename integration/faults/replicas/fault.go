@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +47,12 @@ func faults() []fault {
 		{"replicator killed", ofProcess, 10, killReplicator},
 		{"replicator stopped", ofProcess, 3, stopReplicator},
 		{"replicator killed again and again", ofProcess, 4, killOften},
+		{"replicator frozen", ofProcess, 5, freeze},
 		{"bridge killed", ofSource, 4, killBridge},
+		{"bridge's checkpoint lost", ofSource, 3, loseCheckpoint},
+		{"CRD of the source deleted and created", ofSource, 3, func(ctx context.Context, w *world) error {
+			return w.recreateCRD(ctx, w.source)
+		}},
 		{"source's API server killed", ofSource, 4, func(ctx context.Context, w *world) error {
 			return errors.Join(w.source.KillAPIServer(), w.pause(ctx, 0, 2), w.source.StartAPIServer(context.WithoutCancel(ctx)))
 		}},
@@ -81,13 +89,16 @@ func faults() []fault {
 			return w.onWay(ctx, 8, false, slow(func() time.Duration { return w.random.between(0, 2*time.Second) }))
 		}},
 		{"target answers 429", ofWay, 6, storm(http.StatusTooManyRequests)},
+		{"target answers 401 and 403", ofWay, 4, storm(http.StatusUnauthorized, http.StatusForbidden)},
 		{"target answers 500, 503 and 504", ofWay, 5, storm(http.StatusInternalServerError, http.StatusServiceUnavailable,
 			http.StatusGatewayTimeout)},
 		{"people delete all that is the replica's", ofObjects, 3, deleteAll},
 		{"people change all that is the replica's", ofObjects, 3, changeAll},
 		{"everything deleted in a namespace of the source", ofSource, 3, emptySource},
 		{"namespace of the target deleted and created", ofObjects, 4, recreateNamespace},
-		{"CRD of the target deleted and created", ofObjects, 3, recreateCRD},
+		{"CRD of the target deleted and created", ofObjects, 3, func(ctx context.Context, w *world) error {
+			return w.recreateCRD(ctx, w.target)
+		}},
 		{"quota", ofObjects, 3, quota},
 		{"webhook denies", ofObjects, 3, webhook(true)},
 		{"webhook dead", ofObjects, 3, webhook(false)},
@@ -104,12 +115,14 @@ func (w *world) pause(ctx context.Context, from, to int) error {
 }
 
 func killReplicator(ctx context.Context, w *world) error {
-	return errors.Join(w.replicator.kill(), w.pause(ctx, 0, 2), w.replicator.start())
+	p, _, _ := w.leading(ctx) // any one, if none leads
+	return errors.Join(p.kill(), w.pause(ctx, 0, 2), p.start())
 }
 
 func killOften(ctx context.Context, w *world) error {
 	for range 5 {
-		if err := errors.Join(w.replicator.kill(), w.replicator.start(), w.pause(ctx, 0, 2)); err != nil {
+		p, _, _ := w.leading(ctx) // any one, if none leads
+		if err := errors.Join(p.kill(), p.start(), w.pause(ctx, 0, 2)); err != nil {
 			return err
 		}
 	}
@@ -125,11 +138,26 @@ func stopReplicator(ctx context.Context, w *world) error {
 	}
 	stopping, cancel := context.WithTimeout(ctx, 40*time.Second)
 	defer cancel()
-	err := w.replicator.p.Stop(stopping)
-	if err == nil && w.replicator.p.State().ExitCode() != 0 {
-		err = fmt.Errorf("the replicator ended with %s", w.replicator.p.State())
+	p, _, _ := w.leading(ctx) // any one, if none leads
+	err := p.p.Stop(stopping)
+	if err == nil && p.p.State().ExitCode() != 0 {
+		err = fmt.Errorf("the replicator ended with %s", p.p.State())
 	}
-	return errors.Join(err, w.pause(ctx, 0, 2), w.replicator.start())
+	return errors.Join(err, w.pause(ctx, 0, 2), p.start())
+}
+
+// freeze stops a replicator for longer than its Lease lasts.
+func freeze(ctx context.Context, w *world) error {
+	p, _, _ := w.leading(ctx) // any one, if none leads
+	err := p.p.Signal(syscall.SIGSTOP)
+	return errors.Join(err, w.pause(ctx, 6, 12), p.p.Signal(syscall.SIGCONT))
+}
+
+// loseCheckpoint has the bridge begin again without knowing what it has published. What was deleted meanwhile only a
+// resync tells.
+func loseCheckpoint(ctx context.Context, w *world) error {
+	w.unknown.Store(true)
+	return errors.Join(w.bridge.kill(), os.RemoveAll(filepath.Join(w.dir, "data")), w.pause(ctx, 0, 3), w.bridge.start())
 }
 
 func killBridge(ctx context.Context, w *world) error {

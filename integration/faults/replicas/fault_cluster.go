@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
 )
 
@@ -67,8 +68,8 @@ func recreateNamespace(ctx context.Context, w *world) error {
 	return errors.Join(waited, makeNamespace(context.WithoutCancel(ctx), w.admin, name))
 }
 
-func recreateCRD(ctx context.Context, w *world) error {
-	c, err := apiextensions.NewForConfig(w.target.RESTConfig())
+func (w *world) recreateCRD(ctx context.Context, in *controlplane.ControlPlane) error {
+	c, err := apiextensions.NewForConfig(in.RESTConfig())
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func recreateCRD(ctx context.Context, w *world) error {
 	}
 	waited := w.pause(ctx, 0, 4)
 	w.note("the CRD is created again")
-	return errors.Join(waited, crd.Install(context.WithoutCancel(ctx), w.target.RESTConfig(), crd.Define(widgets, "Widget")))
+	return errors.Join(waited, crd.Install(context.WithoutCancel(ctx), in.RESTConfig(), crd.Define(widgets, "Widget")))
 }
 
 // quota allows no more objects in a namespace for a while. No controller says how many there are, so this does.
@@ -174,7 +175,7 @@ func restoreSource(bump bool) func(context.Context, *world) error {
 			return err
 		}
 		w.note("the source's etcd is restored")
-		w.restored.Store(true)
+		w.unknown.Store(true)
 		held := func() bool {
 			s, err := w.status(ctx)
 			return err == nil && s.HeldEpoch != 0
@@ -193,7 +194,8 @@ func restoreSource(bump bool) func(context.Context, *world) error {
 		}
 		if w.random.n(2) == 0 {
 			w.note("the replicator is killed while it is held")
-			if err := errors.Join(w.replicator.kill(), w.replicator.start()); err != nil {
+			p, _, _ := w.leading(ctx) // any one, if none leads
+			if err := errors.Join(p.kill(), p.start()); err != nil {
 				return err
 			}
 			if poll(ctx, 30*time.Second, "", held) != nil {

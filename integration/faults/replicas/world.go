@@ -78,10 +78,12 @@ type world struct {
 	rules          *clean.Rules
 	history        *history
 
-	bridge, replicator *process
-	// restored says that the source's etcd was restored.
-	restored atomic.Bool
-	files    []*os.File
+	bridge *process
+	// replicators are one, or two of which one leads.
+	replicators []*process
+	// unknown says that the bridge may not know all that has changed in the source, before a resync.
+	unknown atomic.Bool
+	files   []*os.File
 
 	mu sync.Mutex // guards what follows
 	// held is when writes were stopped because the source's etcd was restored, and resumed when they went on.
@@ -133,14 +135,14 @@ rules:
 `
 
 // newWorld starts a world.
-func newWorld(ctx context.Context, o *Options, dir string, random *random, limit int) (w *world, err error) {
-	w = &world{o: o, dir: dir, random: random, limit: limit}
+func newWorld(ctx context.Context, o *Options, dir string, random *random, res *Result) (w *world, err error) {
+	w = &world{o: o, dir: dir, random: random, limit: res.Limit, result: res}
 	err = try.Run(func(*try.Scope) {
 		try.Do(os.MkdirAll(dir, 0o755))
 		w.rules = try.Get(clean.New(clean.Config{Replica: replicaName, Namespaces: namespaces, Selected: sources}))
 		w.startClusters(ctx)
 		w.startBroker(ctx)
-		w.startProcesses()
+		w.startProcesses(res.Replicators)
 		try.Do(poll(ctx, time.Minute, "the replica to be caught up", func() bool {
 			s, err := w.status(ctx)
 			return err == nil && s.CaughtUp
@@ -197,7 +199,7 @@ func (w *world) startBroker(ctx context.Context) {
 }
 
 // startProcesses writes the configurations, and starts the bridge and the replicator.
-func (w *world) startProcesses() {
+func (w *world) startProcesses(replicators int) {
 	kubeconfig := try.Get(w.source.Kubeconfig(w.dir))
 	w.bridge = try.Get(w.newProcess("bridge", "run", func(port int) string {
 		return fmt.Sprintf(`
@@ -217,12 +219,18 @@ pipelines:
 	if w.limit > 0 {
 		limit = fmt.Sprint(w.limit)
 	}
-	w.replicator = try.Get(w.newProcess("replicator", "replicate", func(port int) string {
-		return fmt.Sprintf(`
+	election := ""
+	if replicators > 1 {
+		election = "leaderElection: {resourceNamespace: default, leaseDuration: 5s, renewDeadline: 3s, retryPeriod: 1s}"
+	}
+	for n := range replicators {
+		p := try.Get(w.newProcess(fmt.Sprintf("replicator-%d", n), "replicate", func(port int) string {
+			return fmt.Sprintf(`
 cluster: west
 kubernetes: {kubeconfig: %q}
 server: {listen: "127.0.0.1:%d"}
 log: {level: %s}
+%s
 replicas:
   - name: %s
     from: {cluster: %s, pipeline: audit, %s}
@@ -234,10 +242,12 @@ replicas:
     existing: refuse
     conflicts: force
     deletes: {limit: %s}
-`, kubeconfig, port, w.o.level(), replicaName, sourceName, w.broker.from(), limit)
-	}))
+`, kubeconfig, port, w.o.level(), election, replicaName, sourceName, w.broker.from(), limit)
+		}))
+		w.replicators = append(w.replicators, p)
+		try.Do(p.start())
+	}
 	try.Do(w.bridge.start())
-	try.Do(w.replicator.start())
 }
 
 func (w *world) auditPath() string { return filepath.Join(w.dir, "audit.log") }
@@ -251,8 +261,8 @@ func (w *world) file(name string) io.Writer {
 
 func (w *world) close() error {
 	var errs []error
-	if w.replicator != nil {
-		errs = append(errs, w.replicator.kill())
+	for _, p := range w.replicators {
+		errs = append(errs, p.kill())
 	}
 	if w.bridge != nil {
 		errs = append(errs, w.bridge.kill())
@@ -311,15 +321,28 @@ func (p *process) start() (err error) {
 
 func (p *process) kill() error { return p.p.Kill() }
 
-// status asks the replicator.
-func (w *world) status(ctx context.Context) (remote.Replica, error) {
-	return w.ask(ctx, http.MethodGet, remote.Path)
+// leading returns the replicator that replicates, or one of them, and the status of its replica.
+func (w *world) leading(ctx context.Context) (leads *process, status remote.Replica, err error) {
+	leads, err = w.replicators[0], errors.New("no replicator leads")
+	for _, p := range w.replicators {
+		s, failed := p.ask(ctx, http.MethodGet, remote.Path)
+		if failed == nil && s.Running {
+			return p, s, nil
+		}
+	}
+	return leads, status, err
 }
 
-func (w *world) ask(ctx context.Context, method, path string) (r remote.Replica, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// status asks the replicator that leads.
+func (w *world) status(ctx context.Context) (remote.Replica, error) {
+	_, s, err := w.leading(ctx)
+	return s, err
+}
+
+func (p *process) ask(ctx context.Context, method, path string) (r remote.Replica, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.replicator.server+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.server+path, nil)
 	if err != nil {
 		return r, err
 	}
@@ -345,7 +368,11 @@ func (w *world) ask(ctx context.Context, method, path string) (r remote.Replica,
 // resume lets the replica go on.
 func (w *world) resume(ctx context.Context) error {
 	at := time.Now()
-	if _, err := w.ask(ctx, http.MethodPost, remote.ResumePath); err != nil {
+	p, _, err := w.leading(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := p.ask(ctx, http.MethodPost, remote.ResumePath); err != nil {
 		return err
 	}
 	state, err := w.admin.CoreV1().ConfigMaps("default").Get(ctx, "kube-eventbridge-replica-"+replicaName,
