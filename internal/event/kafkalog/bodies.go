@@ -54,8 +54,8 @@ func newBodies(from fetcher) *bodies {
 // when brokers remove it. A position in a partition that was replaced is one that the log does not have any more.
 func (l *Log) At(ctx context.Context, position uint64) (*event.Message, error) {
 	lane, offset := split(position)
-	at, known := l.lanes.at(lane)
-	if !known || offset < 0 {
+	at, lanes := l.lanes.at(lane)
+	if lanes == 0 || offset < 0 {
 		return nil, nil
 	}
 	m, err := l.bodies.at(ctx, lane, at, offset)
@@ -70,7 +70,7 @@ func (l *Log) At(ctx context.Context, position uint64) (*event.Message, error) {
 		return nil, nil
 	}
 	found := *m
-	found.Position, found.Lane = position, lane
+	found.Position, found.Lane, found.Lanes = position, lane, lanes
 	return &found, nil
 }
 

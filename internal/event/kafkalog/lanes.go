@@ -23,6 +23,8 @@ type lanes struct {
 	mu     sync.Mutex
 	number map[place]uint16
 	lanes  []lane
+	// ofTopic has how many lanes a topic has.
+	ofTopic map[string]int
 }
 
 // lane is a partition, and how far it was read. One that was replaced has no place.
@@ -44,10 +46,11 @@ func (l *lanes) of(at place) (uint16, error) {
 		return 0, fmt.Errorf("more than %d partitions, replaced ones included, were read", maxLanes)
 	}
 	if l.number == nil {
-		l.number = make(map[place]uint16)
+		l.number, l.ofTopic = make(map[place]uint16), make(map[string]int)
 	}
 	n := uint16(len(l.lanes)) //nolint:gosec // it was compared
 	l.number[at] = n
+	l.ofTopic[at.topic]++
 	l.lanes = append(l.lanes, lane{place: at})
 	return n, nil
 }
@@ -59,6 +62,7 @@ func (l *lanes) retire(at place) {
 	if n, known := l.number[at]; known {
 		l.lanes[n] = lane{}
 		delete(l.number, at)
+		l.ofTopic[at.topic]--
 	}
 }
 
@@ -74,14 +78,15 @@ func (l *lanes) passed(n uint16, offset int64, given bool) {
 	}
 }
 
-// at returns the partition of a lane; false if that was replaced.
-func (l *lanes) at(n uint16) (place, bool) {
+// at returns the partition of a lane, and how many lanes its topic has; 0 if the partition was replaced.
+func (l *lanes) at(n uint16) (at place, ofTopic int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if int(n) >= len(l.lanes) || l.lanes[n].place == (place{}) {
-		return place{}, false
+		return place{}, 0
 	}
-	return l.lanes[n].place, true
+	at = l.lanes[n].place
+	return at, l.ofTopic[at.topic]
 }
 
 // next returns for each partition the offset behind what is marked. Where all that was given away is marked, this is

@@ -267,6 +267,9 @@ func TestAt_says_that_what_was_compacted_away_or_removed_is_not_there(t *testing
 			m, err := r.At(t.Context(), must.Get(positionOf(r.partition1(), c.offset))(t))
 			require.NoError(t, err)
 			assert.Equal(t, c.there, m != nil, c.offset)
+			if m != nil {
+				assert.Equal(t, 2, m.Lanes)
+			}
 		}
 		f.change(func() { f.topics["t"].partitions[1].first = 600 })
 		r.bodies = newBodies(f)
