@@ -43,7 +43,7 @@ WORLDS            ?= 2
 BROKER            ?= nats
 REPLICAS          ?= any
 FAULTS_FLAGS      ?=
-FAULTS_TESTS      := ./faults/world ./faults/outage ./faults/campaign
+FAULTS_TESTS      := ./faults/world ./faults/outage ./faults/campaign ./faults/replicas
 FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)$(BROKER:%=-%)-$(REPLICAS)
 # How many faults make nightly injects in each of its campaigns, and their seed.
 NIGHTLY_FAULTS    ?= 300

@@ -20,10 +20,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// byHand skips a test that belongs to no tier yet.
+func byHand(t *testing.T) {
+	t.Helper()
+	if os.Getenv("KUBE_EVENTBRIDGE_REPLICA_FAULTS") == "" {
+		t.Skip("set KUBE_EVENTBRIDGE_REPLICA_FAULTS=1 to break replicas; 10 minutes")
+	}
+}
+
 func TestReplica_keeps_its_promises_under_faults(t *testing.T) {
+	byHand(t)
 	controlplane.BinariesForTest(t)
 	results := play(t, Options{
-		Binary: rig.ProgramForTest(t), Once: true, PerRound: 16, Only: regexp.MustCompile(os.Getenv("FAULTS_ONLY")),
+		Binary: rig.ProgramForTest(t), Once: true, PerRound: 12,
 	})
 	for i := range results {
 		assert.Empty(t, results[i].Failed)
@@ -33,40 +42,41 @@ func TestReplica_keeps_its_promises_under_faults(t *testing.T) {
 
 // Replicators that were broken on purpose are found, each for what it does.
 func TestCampaign_finds_broken_replicators(t *testing.T) {
+	byHand(t)
 	controlplane.BinariesForTest(t)
 	root := must.Get(controlplane.Root())(t)
 	for name, c := range map[string]struct {
 		promise, only string
-		limit         int
+		limit, faults int
 		change        edit.Change
 	}{
-		"what people change is not looked at": {"R1", "change all", 0, edit.Change{
+		"what people change is not looked at": {"R1", "change all", 0, 2, edit.Change{
 			File: "internal/replica/targets.go", Old: "	if changed {\n		f.run.enqueue(id)\n	}", New: "	_ = changed",
 		}},
-		"an older event is written over a newer one": {"R2", "replicator killed", 0, edit.Change{
+		"an older event is written over a newer one": {"R2", "replicator killed", 0, 4, edit.Change{
 			File: "internal/replica/plan/plan.go", Old: "	case a.Owner == keys.Ours && a.Applied.After(d.Sequence):\n" +
 				"		return Action{Do: Leave}\n	case a.Owner == keys.Ours && accepted &&",
 			New: "	case a.Owner == keys.Ours && accepted &&",
 		}},
-		"what is others' is taken": {"R3", "replicator stopped", 0, edit.Change{
+		"what is others' is taken": {"R3", "replicator stopped", 0, 4, edit.Change{
 			File: "internal/replica/answers.go",
 			Old:  `		return o.parkAWhile(notOurs, "an object of somebody else has the name")`,
 			New:  "		o.row.Actual = actual\n		return o.adopt(ctx, wanted)",
 		}},
-		"deletes have no limit": {"R4", "everything deleted", 4, edit.Change{
+		"deletes have no limit": {"R4", "everything deleted", 4, 2, edit.Change{
 			File: "internal/replica/reconcile.go", Old: "if !o.allowed(&o.row) {", New: "if !o.allowed(&o.row) && false {",
 		}},
-		"a restored source is followed": {"R4", "source's etcd restored with", 0, edit.Change{
+		"a restored source is followed": {"R4", "source's etcd restored with", 0, 1, edit.Change{
 			File: "internal/replica/epochs.go", Old: "if e.follow ||", New: "if true || e.follow ||",
 		}},
-		"redacted events are written": {"R6", "replicator stopped", 0, edit.Change{
+		"redacted events are written": {"R6", "replicator stopped", 0, 4, edit.Change{
 			File: "internal/replica/plan/plan.go", Old: "	case d.Claim == keys.Redacted:\n		return Action{Park, HasRedactions}\n",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			build := rig.Build{Version: "broken", Commit: "broken", Replace: must.Get(edit.Apply(root, c.change))(t)}
 			results := play(t, Options{
-				Binary: must.Get(build.Program(t.Context(), os.Stderr))(t), Faults: 4, PerRound: 4, Limit: c.limit,
+				Binary: must.Get(build.Program(t.Context(), os.Stderr))(t), Faults: c.faults, PerRound: c.faults, Limit: c.limit,
 				Only: regexp.MustCompile(c.only),
 			})
 			require.Len(t, results, 1)
