@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -163,6 +164,9 @@ func (o *object) yield(ctx context.Context, a write.Answer, wanted map[string]an
 	}
 	var left []string
 	for _, cause := range a.Causes {
+		if strings.Contains(cause.Field, clean.Domain) {
+			return o.parkAWhile(waiting.Conflict, a.Message) // without these the object is not the replica's
+		}
 		if fields.Remove(wanted, cause.Field) {
 			left = append(left, cause.Field)
 		}

@@ -58,6 +58,7 @@ func (p *Replica) compareOnce(ctx context.Context, tell func(Difference) error) 
 	reading, stop := context.WithCancel(within)
 	group.Go(func() error { return r.targets.catalog.Run(reading) })
 	group.Go(func() error { return r.read(reading) })
+	group.Go(func() error { return r.ends(reading) })
 	group.Go(func() error {
 		defer stop()
 		return r.compare(reading, tell)

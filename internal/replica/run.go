@@ -46,6 +46,9 @@ func New(cfg Config) *Replica {
 // errReplaced ends a run whose log was replaced by another one.
 var errReplaced = errors.New("the log was replaced by a new one")
 
+// errRewound ends a run whose target was restored: it may have again what the replica has deleted and forgotten.
+var errRewound = errors.New("the target's versions begin again")
+
 // errShared ends a run that has read the newest event of each subject only.
 var errShared = errors.New("objects share subjects")
 
@@ -67,7 +70,7 @@ func (p *Replica) Run(ctx context.Context) error {
 // again reports whether the replica has to begin again.
 func (p *Replica) again(err error) bool {
 	p.shared = p.shared || errors.Is(err, errShared)
-	begins := errors.Is(err, errShared) || errors.Is(err, errReplaced)
+	begins := errors.Is(err, errShared) || errors.Is(err, errReplaced) || errors.Is(err, errRewound)
 	if begins {
 		p.cfg.Logger.Info("the log is read from its beginning", slog.Any("reason", err))
 	}
@@ -113,6 +116,8 @@ type run struct {
 	health  *health
 	counts  *counts
 	pruning sync.WaitGroup
+	// failed has what ends the run.
+	failed chan error
 }
 
 // known is what is known of objects.
@@ -200,7 +205,7 @@ func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
 			said:    rate.Sometimes{First: 20, Interval: 10 * time.Second}, owners: make(chan struct{}, 1),
 		},
 		stage:  stage{begun: make(chan struct{})},
-		health: newHealth(), counts: newCounts(),
+		health: newHealth(), counts: newCounts(), failed: make(chan error, 1),
 	}
 	r.targets = newTargets(r, client, offered)
 	return r, nil
@@ -225,6 +230,7 @@ func (r *run) run(ctx context.Context) error {
 	group.Go(func() error { return r.targets.catalog.Run(ctx) })
 	group.Go(func() error { return r.namespaces.Run(ctx) })
 	group.Go(func() error { return r.read(ctx) })
+	group.Go(func() error { return r.ends(ctx) })
 	group.Go(func() error { r.wake(ctx); return nil })
 	group.Go(func() error { r.keep(ctx); return nil })
 	for range r.cfg.Workers {
@@ -235,6 +241,24 @@ func (r *run) run(ctx context.Context) error {
 	r.pruning.Wait()
 	r.targets.reading.Wait()
 	return err
+}
+
+// end has the run end with an error.
+func (r *run) end(err error) {
+	select {
+	case r.failed <- err:
+	default: // another error ends it
+	}
+}
+
+// ends returns what ends the run; nil if ctx does.
+func (r *run) ends(ctx context.Context) error {
+	select {
+	case err := <-r.failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // read reads the log until ctx ends.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
@@ -42,8 +43,6 @@ type targets struct {
 	failing map[uint16]bool
 	// changed is closed when one of these changes.
 	changed chan struct{}
-	// cancels end the readings of resources.
-	cancels map[uint16]context.CancelCauseFunc
 }
 
 // targetState is how far a resource of the target is read.
@@ -63,7 +62,6 @@ func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets 
 		run: r, client: client, catalog: offered, states: make(map[uint16]targetState),
 		versions: make(map[uint16]string), failing: make(map[uint16]bool),
 		changed: make(chan struct{}),
-		cancels: make(map[uint16]context.CancelCauseFunc),
 	}
 }
 
@@ -72,20 +70,14 @@ func (t *targets) open(ctx context.Context, res *resource) {
 	t.set(res, listing)
 	t.reading.Go(func() {
 		for backoff := (kube.Backoff{}); ; {
-			reading, cancel := context.WithCancelCause(ctx)
-			t.reads(res, cancel)
-			err := t.read(reading, res)
-			if ctx.Err() != nil {
-				cancel(nil)
+			err := t.read(ctx, res)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case errors.As(err, new(*source.RewoundError)):
+				t.run.end(fmt.Errorf("%w: %w", errRewound, err))
 				return
 			}
-			if cause := context.Cause(reading); cause != nil {
-				err = cause
-			} else if errors.As(err, new(*source.RewoundError)) {
-				t.rewind(res, err)
-			}
-			cancel(nil)
-			// The target's versions begin again: what is known of it does not compare with what a list has.
 			t.run.log.Warn("the target is listed again", slog.String("resource", res.Resource), slog.Any("reason", err))
 			t.set(res, listing)
 			t.forget(res)
@@ -121,25 +113,6 @@ func (t *targets) await(ctx context.Context, res *resource) bool {
 		case <-changed:
 		case <-ctx.Done():
 			return false
-		}
-	}
-}
-
-// reads says how the reading of a resource is ended.
-func (t *targets) reads(res *resource, cancel context.CancelCauseFunc) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cancels[res.number] = cancel
-}
-
-// rewind has all other resources listed again, because one of them has shown that the target's versions begin again. The
-// others may have been connected again when the target had passed their versions: then they do not notice.
-func (t *targets) rewind(noticed *resource, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for number, cancel := range t.cancels {
-		if number != noticed.number {
-			cancel(err)
 		}
 	}
 }
@@ -223,7 +196,32 @@ func (t *targets) read(ctx context.Context, res *resource) error {
 			return (&reader.Reader{Client: t.client, Stream: stream, Feed: f, History: f, Observer: f}).Run(ctx)
 		})
 	}
+	group.Go(func() error { return t.follow(ctx, served) })
 	return group.Wait()
+}
+
+// errOther says that a resource is not served any more, or in other versions.
+var errOther = errors.New("the target does not serve the version that was read")
+
+// follow returns errOther when the target does not serve a version of a resource any more, or ctx's error.
+func (t *targets) follow(ctx context.Context, served source.Resource) error {
+	for {
+		offers, changed := t.catalog.Now()
+		if offers != nil {
+			found := offers.Get(served.Group, served.Resource)
+			if found == nil {
+				return errOther
+			}
+			if _, same := found.In(served.Version); !same {
+				return errOther
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // served waits until the target serves a resource, and returns it in the version that the log has, or in another one.
