@@ -29,6 +29,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/released"
 )
 
 // clusters are a source that a bridge publishes, its log, and a target.
@@ -134,7 +135,7 @@ func (c *clusters) replicaConfig(name string, entries ...replica.Entry) replica.
 			})
 		},
 		Target: c.target.RESTConfig(), Entries: entries,
-		State:  &replica.ConfigMap{Client: c.to.CoreV1().ConfigMaps("default"), Name: "kube-eventbridge-replica-" + name},
+		State:  &released.ConfigMap{Client: c.to.CoreV1().ConfigMaps("default"), Name: "kube-eventbridge-replica-" + name},
 		Config: plan.Config{Existing: plan.Refuse, Deletes: true}, Limit: guard.Limit{Percent: 20},
 		Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 	}

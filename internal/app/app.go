@@ -22,6 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
@@ -129,8 +130,8 @@ func Run(ctx context.Context, o Options) error {
 	if o.Klog != nil {
 		o.Klog(slog.New(quiet{p.log.Handler()}))
 	}
-	memory := newMemoryLimit(p.log)
-	memory.apply()
+	limit := memory.NewLimit(p.log)
+	limit.Apply()
 	err := p.reach()
 	if err != nil {
 		return err
@@ -176,11 +177,11 @@ func Run(ctx context.Context, o Options) error {
 	stopped := context.AfterFunc(serving, stop)
 	defer stopped()
 	g.Go(func() error {
-		giveBack(serving)
+		memory.GiveBack(serving)
 		return nil
 	})
 	g.Go(func() error {
-		memory.follow(serving)
+		limit.Follow(serving)
 		return nil
 	})
 	err = p.heed(work, o.Hangups, p.publish)

@@ -5,7 +5,6 @@ package app
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
@@ -42,8 +42,8 @@ func Replicate(ctx context.Context, o Options) error {
 	if o.Klog != nil {
 		o.Klog(slog.New(quiet{log.Handler()}))
 	}
-	memory := newMemoryLimit(log)
-	memory.apply()
+	limit := memory.NewLimit(log)
+	limit.Apply()
 	p, err := newReplicator(o.Config, o.Build, log)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func Replicate(ctx context.Context, o Options) error {
 	for _, s := range servers {
 		served.Go(func() error { return s.serve(serving) })
 	}
-	served.Go(func() error { memory.follow(serving); return nil })
+	served.Go(func() error { limit.Follow(serving); return nil })
 	group.Go(func() error { return p.lead(ctx) })
 	err = group.Wait()
 	stop()
@@ -204,12 +204,9 @@ func (p *replicator) unready() string {
 	return ""
 }
 
-// CompareReplicas prints what the replicas of a configuration would write, and writes nothing. The error is
-// [ErrDifferent] if there is anything.
-func CompareReplicas(ctx context.Context, o Options, out io.Writer) error {
-	at := &slog.LevelVar{}
-	at.Set(slog.LevelWarn)
-	log := newLogger(o.Err, o.Config.Log, at)
+// CompareReplicas tells what the replicas of a configuration would write, and writes nothing.
+func CompareReplicas(ctx context.Context, o Options, tell func(name string, d replica.Difference) error) error {
+	log := newLogger(o.Err, o.Config.Log, slog.LevelWarn)
 	if o.Klog != nil {
 		o.Klog(slog.New(quiet{log.Handler()}))
 	}
@@ -217,37 +214,13 @@ func CompareReplicas(ctx context.Context, o Options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	different := false
 	for _, r := range p.replicas {
-		err := r.Compare(ctx, func(d replica.Difference) error {
-			different = true
-			_, err := io.WriteString(out, lineOfDifference(r.Name(), &d))
-			return err
-		})
-		if err != nil {
+		if err := r.Compare(ctx, func(d replica.Difference) error { return tell(r.Name(), d) }); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
-	if different {
-		return ErrDifferent
-	}
 	return nil
-}
-
-// ErrDifferent says that replicas would write something.
-var ErrDifferent = errors.New("the target differs from what the log says")
-
-func lineOfDifference(name string, d *replica.Difference) string {
-	object := d.Name
-	if d.Namespace != "" {
-		object = d.Namespace + "/" + d.Name
-	}
-	line := name + ": " + d.Do + " " + d.Resource + " " + object
-	if d.Why != "" {
-		line += " (" + d.Why + ")"
-	}
-	return line + "\n" + d.Diff
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
 )
 
@@ -43,7 +45,7 @@ func newReplicateCommand(s *cmdutil.Streams) *cobra.Command {
 			}
 			o := app.Options{Config: cfg, File: file, Out: s.Out, Err: s.Err, Klog: s.Klog, Build: s.Build}
 			if dryRun {
-				return app.CompareReplicas(cmd.Context(), o, s.Text())
+				return compareReplicas(cmd.Context(), o, s.Text())
 			}
 			return app.Replicate(cmd.Context(), o)
 		},
@@ -53,6 +55,34 @@ func newReplicateCommand(s *cmdutil.Streams) *cobra.Command {
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	cmd.AddCommand(newReplicateStatusCommand(s), newReplicateResumeCommand(s))
 	return cmd
+}
+
+// compareReplicas prints what replicas would write. The error is errDifferent if there is anything.
+func compareReplicas(ctx context.Context, o app.Options, out io.Writer) error {
+	different := false
+	err := app.CompareReplicas(ctx, o, func(name string, d replica.Difference) error {
+		different = true
+		_, err := io.WriteString(out, lineOfDifference(name, &d))
+		return err
+	})
+	if err == nil && different {
+		return errDifferent
+	}
+	return err
+}
+
+var errDifferent = errors.New("the target differs from what the log says")
+
+func lineOfDifference(name string, d *replica.Difference) string {
+	object := d.Name
+	if d.Namespace != "" {
+		object = d.Namespace + "/" + d.Name
+	}
+	line := name + ": " + d.Do + " " + d.Resource + " " + object
+	if d.Why != "" {
+		line += " (" + d.Why + ")"
+	}
+	return line + "\n" + d.Diff
 }
 
 // loadReplicas returns the configuration of a file that has replicas.

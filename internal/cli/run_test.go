@@ -18,7 +18,6 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/app/apptest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/cli/cmdutil"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 )
@@ -57,13 +56,6 @@ func TestRun_refuses_a_file_without_pipelines(t *testing.T) {
 		assert.Equal(t, exit.Usage, code, command)
 		assert.Contains(t, stderr.String(), "error: "+want+"\n")
 	}
-}
-
-func TestRun_publishes_what_pipelines_have_and_leaves_replicas(t *testing.T) {
-	cfg := &config.Config{Pipelines: make([]config.Pipeline, 1), Replicas: make([]config.Replica, 1)}
-	require.NoError(t, onlyPipelines(cfg, "f"))
-	assert.Len(t, cfg.Pipelines, 1)
-	assert.Empty(t, cfg.Replicas)
 }
 
 var served = regexp.MustCompile(`address=(\S+)`)

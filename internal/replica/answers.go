@@ -42,7 +42,7 @@ func (o *object) after(ctx context.Context, do plan.Do, a write.Answer, wanted m
 	case write.Conflict:
 		return o.yield(ctx, a, wanted)
 	case write.Unappliable:
-		return o.replace(ctx, do, a, wanted)
+		return replacing{o}.replace(ctx, do, a, wanted)
 	case write.Throttled, write.Unavailable:
 		o.log.Debug("the target does not answer", slog.String("message", a.Message))
 		return later
@@ -122,7 +122,7 @@ func (o *object) existing(ctx context.Context, actual keys.Actual, wanted map[st
 		return o.adopt(ctx, wanted)
 	case o.cfg.Existing == plan.Overwrite:
 		o.row.Actual = actual
-		return o.put(ctx, plan.Change, wanted)
+		return replacing{o}.put(ctx, plan.Change, wanted)
 	default:
 		return o.parkAWhile(waiting.Exists, "an object of somebody else has the name")
 	}
@@ -176,51 +176,6 @@ func (o *object) yield(ctx context.Context, a write.Answer, wanted map[string]an
 	}
 	o.counts.add("yielded")
 	return o.apply(ctx, wanted)
-}
-
-// replace writes what apply cannot carry.
-func (o *object) replace(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
-	o.log.Debug("apply cannot carry an object: it is replaced", slog.String("message", a.Message))
-	if do == plan.Create {
-		body, err := json.Marshal(wanted)
-		if err != nil {
-			return o.park(waiting.Invalid, err.Error())
-		}
-		posted, err := o.target.Post(ctx, o.place(), body)
-		if err != nil {
-			return later
-		}
-		if posted.Outcome == write.Unappliable {
-			return o.parkAWhile(waiting.Invalid, posted.Message)
-		}
-		return o.after(ctx, plan.Create, posted, wanted)
-	}
-	return o.put(ctx, do, wanted)
-}
-
-// put replaces the object. What belongs to the target stays in it.
-func (o *object) put(ctx context.Context, do plan.Do, wanted map[string]any) result {
-	a, err := o.target.Get(ctx, o.place())
-	if err != nil || a.Outcome != write.Done {
-		return later
-	}
-	actual, err := decode(a.Object)
-	if err != nil {
-		return later
-	}
-	o.res.rules(o.row.Namespace).Retain(o.res.GroupResource(), wanted, actual)
-	body, err := json.Marshal(wanted)
-	if err != nil {
-		return o.park(waiting.Invalid, err.Error())
-	}
-	put, err := o.target.Put(ctx, o.place(), body, types.UID(o.row.Actual.UID), o.row.Actual.Version)
-	if err != nil {
-		return later
-	}
-	if put.Outcome == write.Unappliable {
-		return o.parkAWhile(waiting.Invalid, put.Message)
-	}
-	return o.after(ctx, do, put, wanted)
 }
 
 // refused says why the API server does not take the object, and creates it again if a field is immutable and the file

@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"time"
@@ -60,6 +61,20 @@ type Log interface {
 	event.Bodies
 	event.Progress
 	Close()
+}
+
+// Released is what a person has confirmed: deletes up to a time of the log, and an epoch of the source.
+type Released struct {
+	Deletes time.Time
+	Epoch   uint64
+}
+
+// State keeps what a person has released.
+type State interface {
+	// Load returns what was stored; the zero Released where nothing was.
+	Load(ctx context.Context) (Released, error)
+	// Store replaces it.
+	Store(ctx context.Context, r Released) error
 }
 
 // Entry selects objects of the source cluster.

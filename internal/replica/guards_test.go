@@ -95,12 +95,12 @@ func TestResume_releases_only_what_a_person_was_told(t *testing.T) {
 		g.has(name, at(1, 10))
 	}
 	g.tell(replicatest.Event{Op: event.Gap, Data: `{"cause":"rebuilt","epoch":7}`})
-	require.NotZero(t, g.epochs.holds())
+	require.NotZero(t, g.epochs.Holds())
 	for i, name := range names(7) {
 		g.tell(ended(name, at(7, uint64(i))))
 	}
 	require.NoError(t, p.Resume(t.Context()))
-	assert.Zero(t, g.epochs.holds())
+	assert.Zero(t, g.epochs.Holds())
 	row := g.row("c00")
 	assert.False(t, g.allowed(&row), "nobody was told how many would be deleted")
 	require.NoError(t, p.Resume(t.Context()))

@@ -13,8 +13,11 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
+// learning takes over what the log says.
+type learning struct{ *run }
+
 // learn takes over a message of the log.
-func (r *run) learn(ctx context.Context, m event.Message) error {
+func (r learning) learn(ctx context.Context, m event.Message) error {
 	defer func() { r.outstanding.Read(&m) }()
 	e, err := event.Decode(m)
 	if err != nil {
@@ -49,7 +52,7 @@ func (r *run) learn(ctx context.Context, m event.Message) error {
 }
 
 // learnObject takes over an event of an object.
-func (r *run) learnObject(res *resource, e *event.Event) {
+func (r learning) learnObject(res *resource, e *event.Event) {
 	key := keys.Key{Resource: res.number, Namespace: e.Attr("namespace"), Name: e.Attr("name")}
 	seq, err := sequence.Parse(e.Attr("sequence"))
 	if err != nil || key.Name == "" || res.entry(key.Namespace) == nil {
@@ -71,7 +74,7 @@ func (r *run) learnObject(res *resource, e *event.Event) {
 }
 
 // count tells the guard of deletes what went and came back.
-func (r *run) count(before, now keys.Desired) {
+func (r learning) count(before, now keys.Desired) {
 	was, is := r.cfg.Ends(before.Claim), r.cfg.Ends(now.Claim)
 	if was && is && before.At.Equal(now.At) {
 		return

@@ -61,7 +61,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 func (g *rig) tell(events ...replicatest.Event) {
 	g.t.Helper()
 	for _, e := range events {
-		require.NoError(g.t, g.learn(g.t.Context(), g.log.Message(g.log.Append(e))))
+		require.NoError(g.t, learning{g.run}.learn(g.t.Context(), g.log.Message(g.log.Append(e))))
 	}
 }
 

@@ -132,7 +132,7 @@ type known struct {
 // guards stop what could wipe the target by mistake.
 type guards struct {
 	deletes *guard.Deletes
-	epochs  *epochs
+	epochs  *guard.Epochs
 	resyncs *resyncs
 	// counted ends once the deletes are counted that were to be made at the start.
 	counted sync.Once
@@ -195,7 +195,7 @@ func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
 			contests: waiting.NewContests(),
 		},
 		guards: guards{
-			deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: newEpochs(cfg.Follow, released.Epoch),
+			deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: guard.NewEpochs(cfg.Follow, released.Epoch),
 			resyncs: newResyncs(),
 		},
 		lookups: lookups{
@@ -272,7 +272,7 @@ func (r *run) read(ctx context.Context) error {
 			if err := context.Cause(ctx); err != nil {
 				return err // of the next log
 			}
-			return r.learn(ctx, m)
+			return learning{r}.learn(ctx, m)
 		},
 		Counts: func(event.Message) bool { return true },
 		CaughtUp: func() {

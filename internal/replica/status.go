@@ -59,7 +59,7 @@ func (p *Replica) Status() (s Status, ok bool) {
 	if r == nil {
 		return Status{Name: p.cfg.Name}, false
 	}
-	s = Status{Name: p.cfg.Name, Parked: r.parked.ByReason(), HeldDeletes: r.deletes.Held(), HeldEpoch: r.epochs.holds()}
+	s = Status{Name: p.cfg.Name, Parked: r.parked.ByReason(), HeldDeletes: r.deletes.Held(), HeldEpoch: r.epochs.Holds()}
 	s.Keys, s.Objects = r.table.Len()
 	_, pending, oldest := r.outstanding.State()
 	if s.Pending = pending; pending > 0 && !oldest.IsZero() {
@@ -108,12 +108,12 @@ func (p *Replica) Resume(ctx context.Context) error {
 	if r == nil {
 		return errNotRunning
 	}
-	released := Released{Deletes: r.deletes.Confirmed(), Epoch: r.epochs.confirmed()}
+	released := Released{Deletes: r.deletes.Confirmed(), Epoch: r.epochs.Confirmed()}
 	if err := p.cfg.State.Store(ctx, released); err != nil {
 		return err
 	}
 	r.deletes.Release(released.Deletes)
-	r.epochs.release(released.Epoch)
+	r.epochs.Release(released.Epoch)
 	for id, row := range r.table.All() {
 		if row.Desired.Claim != keys.Unknown {
 			r.enqueue(id)

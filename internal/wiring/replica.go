@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/released"
 )
 
 // Replica returns what a configuration says of a replica, which writes to the cluster of api.
@@ -108,7 +109,7 @@ func replicaState(cfg *config.Config, c *config.Replica, api *rest.Config) (repl
 	if err != nil {
 		return nil, err
 	}
-	return &replica.ConfigMap{Client: client.ConfigMaps(namespace), Name: "kube-eventbridge-replica-" + c.Name}, nil
+	return &released.ConfigMap{Client: client.ConfigMaps(namespace), Name: "kube-eventbridge-replica-" + c.Name}, nil
 }
 
 // groupAndPlural returns the group of a resource, "*" for all, and its plural, empty for all.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+// Package memory keeps what the process takes of a machine small: the garbage collector goes by the limit of the
+// container, and pages of the program that it does not need are given back.
+package memory
 
 import (
 	"context"
@@ -25,9 +27,9 @@ const (
 	memoryAgain = time.Minute
 )
 
-// memoryLimit has the garbage collector work harder before the kernel ends the process, where its control group has a
+// Limit has the garbage collector work harder before the kernel ends the process, where its control group has a
 // limit.
-type memoryLimit struct {
+type Limit struct {
 	// of returns the control group's limit in bytes, or an error that says why there is none.
 	of memlimit.Provider
 	// set is that of [debug.SetMemoryLimit]; now is what was set last.
@@ -38,27 +40,27 @@ type memoryLimit struct {
 	unread string
 }
 
-// newMemoryLimit returns nil where the environment says what the limit is.
-func newMemoryLimit(log *slog.Logger) *memoryLimit {
+// NewLimit returns nil where the environment says what the limit is.
+func NewLimit(log *slog.Logger) *Limit {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	return &memoryLimit{of: memlimit.FromCgroup, set: debug.SetMemoryLimit, now: math.MaxInt64, log: log}
+	return &Limit{of: memlimit.FromCgroup, set: debug.SetMemoryLimit, now: math.MaxInt64, log: log}
 }
 
-// follow sets Go's limit again when the container's has changed, until ctx ends.
-func (m *memoryLimit) follow(ctx context.Context) {
+// Follow sets Go's limit again when the container's has changed, until ctx ends.
+func (m *Limit) Follow(ctx context.Context) {
 	if m == nil {
 		return
 	}
 	for pause.For(ctx, memoryAgain) == nil {
-		m.apply()
+		m.Apply()
 	}
 }
 
-// apply sets Go's limit by that of the container. Where that cannot be read, all stays as it is, and a warning says
+// Apply sets Go's limit by that of the container. Where that cannot be read, all stays as it is, and a warning says
 // why, once for each reason.
-func (m *memoryLimit) apply() {
+func (m *Limit) Apply() {
 	if m == nil {
 		return
 	}
@@ -83,7 +85,7 @@ func (m *memoryLimit) apply() {
 }
 
 // complain says why the container's limit cannot be read: who runs the process needs it once.
-func (m *memoryLimit) complain(err error) {
+func (m *Limit) complain(err error) {
 	say := m.log.Warn
 	if m.unread == err.Error() {
 		say = m.log.Debug

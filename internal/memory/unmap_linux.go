@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package memory
 
 import (
 	"bufio"
@@ -18,9 +18,9 @@ import (
 // startedAfter is when what only the start has needed, first lists included, is done with.
 const startedAfter = time.Minute
 
-// giveBack waits until then, and gives back memory that only the start has needed: garbage, and pages of the program
+// GiveBack waits until then, and gives back memory that only the start has needed: garbage, and pages of the program
 // that are not run again. What is needed after all is mapped again from the page cache. It returns early when ctx ends.
-func giveBack(ctx context.Context) {
+func GiveBack(ctx context.Context) {
 	if pause.For(ctx, startedAfter) == nil {
 		debug.FreeOSMemory()
 		unmapCode()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+// Package released keeps what a person has released of a replica.
+package released
 
 import (
 	"context"
@@ -13,23 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 )
 
-// Released is what a person has confirmed: deletes up to a time of the log, and an epoch of the source.
-type Released struct {
-	Deletes time.Time
-	Epoch   uint64
-}
-
-// State keeps what a person has released.
-type State interface {
-	// Load returns what was stored; the zero Released where nothing was.
-	Load(ctx context.Context) (Released, error)
-	// Store replaces it.
-	Store(ctx context.Context, r Released) error
-}
-
-// ConfigMap is a [State] in a ConfigMap of the target cluster.
+// ConfigMap is a [replica.State] in a ConfigMap of the target cluster.
 type ConfigMap struct {
 	Client typed.ConfigMapInterface
 	Name   string
@@ -40,8 +29,8 @@ const (
 	epochKey   = "epoch"
 )
 
-// Load implements [State].
-func (c *ConfigMap) Load(ctx context.Context) (r Released, err error) {
+// Load implements [replica.State].
+func (c *ConfigMap) Load(ctx context.Context) (r replica.Released, err error) {
 	stored, err := c.Client.Get(ctx, c.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -57,13 +46,13 @@ func (c *ConfigMap) Load(ctx context.Context) (r Released, err error) {
 		r.Epoch, worse = strconv.ParseUint(text, 10, 64)
 	}
 	if err := errors.Join(bad, worse); err != nil {
-		return Released{}, fmt.Errorf("read ConfigMap %s: %w; delete it if nothing shall be released", c.Name, err)
+		return replica.Released{}, fmt.Errorf("read ConfigMap %s: %w; delete it if nothing shall be released", c.Name, err)
 	}
 	return r, nil
 }
 
-// Store implements [State].
-func (c *ConfigMap) Store(ctx context.Context, r Released) error {
+// Store implements [replica.State].
+func (c *ConfigMap) Store(ctx context.Context, r replica.Released) error {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.Name}, Data: map[string]string{
 		epochKey: strconv.FormatUint(r.Epoch, 10),
 	}}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package memory
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 )
 
 // limited is a control group of which each answer is the next one, and what was set because of it.
 type limited struct {
 	answers []limitAnswer
 	set     []int64
-	logged  output
+	logged  testlog.Text
 }
 
 type limitAnswer struct {
@@ -32,15 +32,15 @@ type limitAnswer struct {
 	err   error
 }
 
-func (l *limited) limit() *memoryLimit {
-	return &memoryLimit{
+func (l *limited) limit() *Limit {
+	return &Limit{
 		of: func() (uint64, error) {
 			next := l.answers[0]
 			l.answers = l.answers[1:]
 			return next.bytes, next.err
 		},
 		set: func(n int64) int64 { l.set = append(l.set, n); return 0 },
-		now: math.MaxInt64, log: newLogger(&l.logged, config.Log{Format: "text"}, slog.LevelDebug),
+		now: math.MaxInt64, log: slog.New(slog.NewTextHandler(&l.logged, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }
 
@@ -58,7 +58,7 @@ func TestMemoryLimit_is_a_share_of_the_containers(t *testing.T) {
 		{0, errors.New("broken"), "[]", `level=WARN msg="memory limit not read" err=broken`},
 	} {
 		l := &limited{answers: []limitAnswer{{c.bytes, c.err}}}
-		l.limit().apply()
+		l.limit().Apply()
 		if got := fmt.Sprint(l.set); got != c.set || !strings.Contains(l.logged.String(), c.log) ||
 			(c.log == "") != (l.logged.String() == "") {
 			t.Errorf("%+v: set %s, logged %s", c, got, l.logged.String())
@@ -82,7 +82,7 @@ func TestMemoryLimit_warns_once_of_why_it_cannot_be_read(t *testing.T) {
 		l := &limited{answers: c.answers}
 		m := l.limit()
 		for range c.answers {
-			m.apply()
+			m.Apply()
 		}
 		var levels []string
 		for _, found := range regexp.MustCompile(`level=(\w+)`).FindAllStringSubmatch(l.logged.String(), -1) {
@@ -104,8 +104,8 @@ func TestMemoryLimit_follows_the_containers(t *testing.T) {
 			{0, memlimit.ErrNoLimit},
 		}}
 		m, again := l.limit(), time.Duration(len(l.answers)-1)
-		m.apply()
-		go m.follow(ctx)
+		m.Apply()
+		go m.Follow(ctx)
 		<-time.After(again * memoryAgain)
 		synctest.Wait()
 		stop()
@@ -117,10 +117,10 @@ func TestMemoryLimit_follows_the_containers(t *testing.T) {
 func TestMemoryLimit_is_the_environments_where_that_says_one(t *testing.T) {
 	for value, want := range map[string]bool{"": true, "off": false, "1GiB": false} {
 		t.Setenv("GOMEMLIMIT", value)
-		m := newMemoryLimit(nil)
+		m := NewLimit(nil)
 		assert.Equal(t, want, m != nil, "GOMEMLIMIT=%q: follows", value)
 	}
-	var none *memoryLimit
-	none.apply()
-	none.follow(t.Context()) // returns
+	var none *Limit
+	none.Apply()
+	none.Follow(t.Context()) // returns
 }
