@@ -4,6 +4,7 @@ package replicas
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ type Options struct {
 	Limit int
 	// Replicators, if not 0, is how many there are in each round; otherwise one or two.
 	Replicators int
+	// Interfere is how often people change the target.
+	Interfere time.Duration
 	// Once injects each fault once and alone, in place of those at random.
 	Once bool
 	// Only, if not nil, leaves out faults whose name does not match.
@@ -97,6 +100,7 @@ func (r *Result) violated(promise, format string, args ...any) {
 // Run plays rounds until all faults were injected. A campaign in the same directory goes on where it was.
 func Run(ctx context.Context, o Options) (results []Result, err error) {
 	quietly()
+	o.Interfere = cmp.Or(o.Interfere, 1200*time.Millisecond)
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -217,7 +221,7 @@ func (w *world) play(ctx context.Context, n int, plan []fault, res *Result) erro
 	defer stop()
 	var busy sync.WaitGroup
 	busy.Go(func() { res.Changes = w.drive(driving, 80*time.Millisecond) })
-	busy.Go(func() { w.interfere(driving, 1200*time.Millisecond) })
+	busy.Go(func() { w.interfere(driving, w.o.Interfere) })
 	if err := w.pause(ctx, 2, 4); err != nil {
 		return err
 	}
@@ -305,6 +309,7 @@ func (w *world) reaches(ctx context.Context, n int) bool {
 	k := key{pick(w.random, resources), pick(w.random, sources), fmt.Sprintf("probe-%d", n)}
 	o := w.newObject(k)
 	unstructured.RemoveNestedField(o.Object, "spec", "password") // with one it would wait
+	o.SetOwnerReferences(nil)                                    // with one it would be left out
 	began := time.Now()
 	for time.Since(began) < 30*time.Second {
 		if _, err := w.from.Resource(k.resource).Namespace(k.namespace).Create(ctx, o, metav1.CreateOptions{}); err == nil {

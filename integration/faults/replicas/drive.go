@@ -55,6 +55,9 @@ func (w *world) changeSource(ctx context.Context, objects dynamic.ResourceInterf
 	if err != nil {
 		return create()
 	}
+	if got.GetDeletionTimestamp() != nil {
+		return patch(ctx, objects, k.name, map[string]any{"metadata": map[string]any{"finalizers": nil}})
+	}
 	switch n := w.random.n(100); {
 	case n < 12:
 		return objects.Delete(ctx, k.name, metav1.DeleteOptions{})
@@ -121,6 +124,20 @@ func (w *world) newObject(k key) *unstructured.Unstructured {
 	o.SetAPIVersion(k.resource.GroupVersion().String())
 	o.SetKind(kindOf(k.resource))
 	o.SetName(k.name)
+	switch w.random.n(20) {
+	case 0:
+		o.SetFinalizers([]string{"example.com/waits"})
+	case 1:
+		controls := true
+		o.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "Deployment", Name: "owner", UID: "0a0a0a0a-0000-4000-8000-000000000001",
+			Controller: &controls,
+		}})
+	case 2:
+		if k.resource != widgets {
+			o.Object["immutable"] = true
+		}
+	}
 	if w.random.n(3) == 0 {
 		o.SetLabels(map[string]string{"app": pick(w.random, []string{"a", "b"})})
 	}
@@ -161,6 +178,7 @@ func (w *world) person(ctx context.Context, k key, edits map[key]int, detached *
 	if err != nil {
 		if w.random.n(4) == 0 {
 			o := w.newObject(k)
+			o.SetFinalizers(nil) // no controller would remove them
 			_, err = objects.Create(ctx, o, metav1.CreateOptions{})
 			w.told(err, "a person creates %s", k)
 		}

@@ -234,13 +234,19 @@ func restoreTarget(bump bool) func(context.Context, *world) error {
 	}
 }
 
-// resync has the bridge publish everything again: a restored etcd may come to the same versions with other content.
+// resync has the bridge publish everything again: a restored etcd may come to the same versions with other content. It
+// is complete only while no stream waits for the API server.
 func (w *world) resync(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(bounded, w.o.Binary, "resync", "--server", w.bridge.server).CombinedOutput()
+	var said []byte
+	err := poll(ctx, 3*time.Minute, "a complete resync", func() (complete bool) {
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		var err error
+		said, err = exec.CommandContext(bounded, w.o.Binary, "resync", "--server", w.bridge.server).CombinedOutput()
+		return err == nil
+	})
 	if err != nil {
-		return fmt.Errorf("resync: %w: %s", err, out)
+		return fmt.Errorf("%w: %s", err, said)
 	}
 	return nil
 }
