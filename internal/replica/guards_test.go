@@ -127,3 +127,33 @@ func TestEpochs_hold_also_what_is_new_from_the_gap_on(t *testing.T) {
 	assert.Equal(t, keys.Absent, row.Actual.Owner)
 	assert.True(t, g.stopped(&row))
 }
+
+func TestGuard_counts_an_end_that_is_told_again_once(t *testing.T) {
+	g := newRig(t, nil)
+	e := ended("a", at(1, 10))
+	for i := range 7 {
+		e.At = noon.Add(time.Duration(i) * time.Minute)
+		g.tell(e)
+	}
+	assert.True(t, g.deletes.Allows(noon.Add(10*time.Minute), 0), "one is gone")
+	g.tell(is("a", at(1, 11)))
+	for i, name := range names(5) {
+		e := ended(name, at(1, uint64(20+i)))
+		e.At = noon
+		g.tell(e)
+	}
+	assert.True(t, g.deletes.Allows(noon.Add(10*time.Minute), 0), "five are gone")
+}
+
+// The jobs of a CronJob end all the time, and are never written.
+func TestGuard_does_not_count_the_ends_of_what_is_left_out(t *testing.T) {
+	g := newRig(t, nil)
+	for i, name := range names(7) {
+		e := ended(name, at(1, uint64(20+i)))
+		e.Data = `{"metadata":{"name":"` + name + `","ownerReferences":[{"uid":"u","controller":true}]}}`
+		g.tell(e)
+	}
+	g.tell(ended("a", at(1, 30)))
+	row := g.row("a")
+	assert.True(t, g.allowed(&row))
+}

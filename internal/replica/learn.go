@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
@@ -24,12 +25,12 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 		r.counts.add("no-event")
 		return nil //nolint:nilerr // other programs' messages do not concern the replica
 	}
-	if err := e.OldFormat(); err != nil {
-		return err
-	}
 	res, isNew := r.selection.find(e)
 	if res == nil {
 		return nil
+	}
+	if err := e.OldFormat(); err != nil {
+		return err
 	}
 	if r.perObject && !e.Op.Marker() && !r.cfg.HasOwnSubject(e) {
 		return errShared
@@ -62,6 +63,9 @@ func (r learning) learnObject(res *resource, e *event.Event) {
 		Claim: claimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")),
 		At: e.Time().Truncate(time.Millisecond),
 	}
+	if r.cfg.Ends(desired.Claim) && leavesOut(res.rules(key.Namespace), res, e) {
+		desired.At = time.Time{}
+	}
 	id, before, learned := r.table.Learn(key, desired, r.resyncs.told(res, e))
 	if !learned {
 		return
@@ -73,10 +77,21 @@ func (r learning) learnObject(res *resource, e *event.Event) {
 	r.enqueue(id)
 }
 
+// leavesOut reports whether an object that has ended is none that the replica writes: its end does not count.
+func leavesOut(rules *clean.Rules, res *resource, e *event.Event) bool {
+	object, err := decode(e.Data)
+	if err != nil {
+		return false
+	}
+	_, skips := rules.Skips(res.GroupResource(), object)
+	return skips
+}
+
 // count tells the guard of deletes what went and came back.
 func (r learning) count(before, now keys.Desired) {
 	was, is := r.cfg.Ends(before.Claim), r.cfg.Ends(now.Claim)
-	if was && is && before.At.Equal(now.At) {
+	again := before.Claim == keys.Gone && now.Claim == keys.Gone && before.Sequence == now.Sequence
+	if was && is && (again || before.At.Equal(now.At)) {
 		return
 	}
 	if was {

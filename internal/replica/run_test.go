@@ -20,3 +20,12 @@ func TestRead_takes_nothing_of_a_log_that_has_replaced_the_one_before(t *testing
 	assert.Equal(t, "a", g.row("a").Name)
 	assert.Empty(t, g.row("b").Name)
 }
+
+func TestLearn_passes_over_old_events_of_other_pipelines(t *testing.T) {
+	g := newRig(t, nil)
+	old := is("a", at(1, 10))
+	old.More = map[string]string{"pipeline": "other", "sequence": "00000000000000000010"}
+	g.tell(old)
+	old.More = map[string]string{"sequence": "00000000000000000010"}
+	assert.Error(t, learning{g.run}.learn(t.Context(), g.log.Message(g.log.Append(old))))
+}
