@@ -54,22 +54,16 @@ func TestCampaign_finds_broken_replicators(t *testing.T) {
 		"what people change is not looked at": {"R1", "change all", 0, 2, edit.Change{
 			File: "internal/replica/targets.go", Old: "	if changed {\n		f.run.enqueue(id)\n	}", New: "	_ = changed",
 		}},
-		"some states are written as older ones": {"R2", "replicator killed", 0, 1, edit.Change{
-			File: "internal/replica/reconcile.go",
-			Old:  "annotations[clean.OriginSequence] = o.row.Desired.Sequence.String()",
-			New: "s := o.row.Desired.Sequence\n	if s.Version%4 == 1 {\n		s.Version /= 2\n	}\n" +
-				"	annotations[clean.OriginSequence] = s.String()",
-		}},
 		"what is others' is taken": {"R3", "replicator stopped", 0, 4, edit.Change{
 			File: "internal/replica/answers.go",
-			Old:  `		return o.parkAWhile(notOurs, "an object of somebody else has the name")`,
+			Old:  `		return o.parkAWhile(waiting.Exists, "an object of somebody else has the name")`,
 			New:  "		o.row.Actual = actual\n		return o.adopt(ctx, wanted)",
 		}},
 		"deletes have no limit": {"R4", "everything deleted", 4, 2, edit.Change{
 			File: "internal/replica/reconcile.go", Old: "if !o.allowed(&o.row) {", New: "if !o.allowed(&o.row) && false {",
 		}},
 		"a restored source is followed": {"R4", "source's etcd restored with", 0, 1, edit.Change{
-			File: "internal/replica/epochs.go", Old: "if e.follow ||", New: "if true || e.follow ||",
+			File: "internal/replica/guard/epochs.go", Old: "if e.follow ||", New: "if true || e.follow ||",
 		}},
 		"redacted events are written": {"R6", "replicator stopped", 0, 4, edit.Change{
 			File: "internal/replica/plan/plan.go", Old: "	case d.Claim == keys.Redacted:\n		return Action{Park, HasRedactions}\n",
