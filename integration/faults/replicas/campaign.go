@@ -340,8 +340,8 @@ func (r *Result) String() string {
 	for _, s := range r.Reached {
 		slowest = max(slowest, s)
 	}
-	text := fmt.Sprintf("round %d: %d faults in %.0f s, %d changes, %d created, %d updated, %d deleted, %d late, new objects "+
-		"reach the target within %.1f s, equal after %.1f s, violations: %v", r.Round, len(r.Faults), r.Seconds, r.Changes,
+	text := fmt.Sprintf("round %d: %d faults in %.0f s, %d changes, %d created, %d updated, %d deleted, %d late, new "+
+		"objects reach the target within %.1f s, equal after %.1f s, violations: %v", r.Round, len(r.Faults), r.Seconds, r.Changes,
 		r.Creates, r.Updates, r.Deletes, len(r.Late), slowest, r.Converged, r.Violations)
 	if r.Failed != "" {
 		text += "\n  FAILED: " + r.Failed
@@ -376,8 +376,8 @@ func Summary(results []Result) string {
 		sum.Creates, sum.Updates, sum.Deletes = sum.Creates+r.Creates, sum.Updates+r.Updates, sum.Deletes+r.Deletes
 		sum.Unknown, late = sum.Unknown+r.Unknown, late+len(r.Late)
 	}
-	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes of the source; the replicator created %d objects, updated "+
-		"%d and deleted %d. Of %d changes of the target the author is not known. %d objects were late. "+
+	fmt.Fprintf(&b, "%d faults in %d rounds, %.0f minutes; %d changes of the source; the replicator created %d objects, "+
+		"updated %d and deleted %d. Of %d changes of the target the author is not known. %d objects were late. "+
 		"%d rounds failed.\n\n", faults,
 		len(results), sum.Seconds/60, sum.Changes, sum.Creates, sum.Updates, sum.Deletes, sum.Unknown, late, failed)
 	fmt.Fprintf(&b, "| promise | violations |\n|---|---|\n")

@@ -203,8 +203,9 @@ func (w *world) person(ctx context.Context, k key, edits map[key]int, detached *
 			"a person removes members of %s", k)
 	case n < 50:
 		edits[k]++
-		w.told(patch(ctx, objects, k.name, map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": personsApp}}}),
-			"a person labels %s", k)
+		w.told(patch(ctx, objects, k.name, map[string]any{"metadata": map[string]any{
+			"labels": map[string]any{"app": personsApp},
+		}}), "a person labels %s", k)
 	case n < 60:
 		_ = patch(ctx, objects, k.name, content(k.resource, map[string]any{personsMember: value}))
 	case n < 68:
@@ -218,7 +219,8 @@ func (w *world) person(ctx context.Context, k key, edits map[key]int, detached *
 			return
 		}
 		how := pick(w.random, []map[string]any{
-			{"labels": map[string]any{label: nil}}, {"annotations": map[string]any{origin: nil}},
+			{"labels": map[string]any{label: nil}},
+			{"annotations": map[string]any{origin: nil}},
 			{"labels": map[string]any{label: "other"}},
 			{"labels": map[string]any{label: nil}, "annotations": map[string]any{origin: nil}},
 		})

@@ -174,7 +174,8 @@ func compactTarget(ctx context.Context, w *world) error {
 	if err := w.history.complete(ctx); err != nil {
 		return err
 	}
-	return errors.Join(w.target.KillAPIServer(), w.target.Compact(ctx), w.target.StartAPIServer(context.WithoutCancel(ctx)))
+	killed, compacted := w.target.KillAPIServer(), w.target.Compact(ctx)
+	return errors.Join(killed, compacted, w.target.StartAPIServer(context.WithoutCancel(ctx)))
 }
 
 func cutBroker(ctx context.Context, w *world) error {
@@ -224,7 +225,8 @@ func storm(codes ...int) func(context.Context, *world) error {
 	}
 }
 
-// emptySource deletes all objects of a namespace of the source. Where deletes have a limit the replica has to hold them.
+// emptySource deletes all objects of a namespace of the source. Where deletes have a limit the replica has to hold
+// them.
 func emptySource(ctx context.Context, w *world) error {
 	namespace, n := pick(w.random, sources), 0
 	for _, r := range resources {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -113,7 +112,9 @@ func webhook(denies bool) func(context.Context, *world) error {
 		if err != nil {
 			return err
 		}
-		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+			Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
+		})
 		if err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func webhook(denies bool) func(context.Context, *world) error {
 			go func() { defer close(served); _ = server.Serve(l) }() // Close ends it
 			defer func() { _ = server.Close(); <-served }()
 		} else {
-			_ = l.(net.Listener).Close() // no server listens there
+			_ = l.Close() // no server listens there
 		}
 		fails, none, path := admissionregistration.Fail, admissionregistration.SideEffectClassNone, url+"/"
 		all := w.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()

@@ -89,7 +89,8 @@ func (h *history) begin(ctx context.Context, rev int64) (err error) {
 
 func (h *history) follow(ctx context.Context, client *clientv3.Client, rev int64) {
 	for ctx.Err() == nil {
-		for res := range client.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(rev), clientv3.WithPrevKV()) {
+		options := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(rev), clientv3.WithPrevKV()}
+		for res := range client.Watch(ctx, "/registry/", options...) {
 			if res.CompactRevision != 0 {
 				rev = res.CompactRevision + 1
 				break

@@ -359,7 +359,7 @@ func (w *world) judge(changes []change, log map[key][]entry, res *Result) {
 				res.violated("R2", "%s went back from %s to %s", c, before, after)
 			}
 		}
-		if c.after != nil && (strings.Contains(c.after.raw, redacted)) {
+		if c.after != nil && strings.Contains(c.after.raw, redacted) {
 			res.violated("R6", "%s has a redacted value: %s", c, c.after.raw)
 		}
 	}

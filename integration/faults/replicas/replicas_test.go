@@ -72,8 +72,9 @@ func TestCampaign_finds_broken_replicators(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			build := rig.Build{Version: "broken", Commit: "broken", Replace: must.Get(edit.Apply(root, c.change))(t)}
 			results := play(t, Options{
-				Binary: must.Get(build.Program(t.Context(), os.Stderr))(t), Faults: c.faults, PerRound: c.faults, Limit: c.limit, Interfere: 200 * time.Millisecond,
-				Only: regexp.MustCompile(c.only),
+				Binary: must.Get(build.Program(t.Context(), os.Stderr))(t), Faults: c.faults, PerRound: c.faults, Limit: c.limit,
+				Interfere: 200 * time.Millisecond,
+				Only:      regexp.MustCompile(c.only),
 			})
 			require.Len(t, results, 1)
 			assert.Positive(t, results[0].Violations[c.promise], results[0].String())

@@ -209,7 +209,10 @@ dataDir: %q
 server: {listen: "127.0.0.1:%d"}
 pipelines:
   - name: audit
-    resources: [{resource: configmaps}, {resource: secrets}, {resource: widgets.demo.example.com, redact: [spec.password]}]
+    resources:
+      - {resource: configmaps}
+      - {resource: secrets}
+      - {resource: widgets.demo.example.com, redact: [spec.password]}
     encoding: {secrets: {values: true}}
     sink: %s
 `, sourceName, kubeconfig, filepath.Join(w.dir, "data"), port, w.broker.sink())
