@@ -3,9 +3,12 @@
 package replicate
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,15 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -72,6 +79,7 @@ func TestReplica_of_a_log_that_is_written_by_hand(t *testing.T) {
 		"a resync prunes what it does not tell":             resyncPrunes,
 		"a log that is replaced is read from its beginning": logReplaced,
 		"a late write of another process is undone":         lateWrite,
+		"a comparison tells what a replica would do":        comparison,
 		"a gap holds all, and a restart too":                gapHolds,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,4 +278,92 @@ func TestReplica_of_a_target_that_was_restored(t *testing.T) {
 	})
 	require.NoError(t, target.Restore(t.Context(), snapshot, false))
 	awaitValues(t, to, "shop", "b=2")
+}
+
+// A definition is made, deleted, and made again with another version.
+func TestReplica_of_a_resource_that_the_target_serves_at_times(t *testing.T) {
+	target := controlplane.ForTest(t, controlplane.Config{})
+	to := must.Get(kubernetes.NewForConfig(target.RESTConfig()))(t)
+	namespace(t, to, "shop")
+	w := &written{clusters: clusters{t: t, target: target, to: to}, log: &replicatest.Log{}, ns: "shop"}
+	w.log.Append(widget("v1", "1", 10))
+	r, _ := w.run(func(cfg *replica.Config) {
+		cfg.Entries = []replica.Entry{w.entry("example.com", "widgets", clean.Config{}, "shop")}
+		rules := cfg.Entries[0].Rules.Config
+		rules.Replica = cfg.Name
+		cfg.Entries[0].Rules = must.Get(clean.New(rules))(t)
+	})
+	parked(t, r, "no-resource", 1)
+	client := must.Get(dynamic.NewForConfig(target.RESTConfig()))(t)
+	definitions := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	})
+	for i, version := range []string{"v1", "v2"} {
+		gvr := schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "widgets"}
+		require.NoError(t, crd.Install(t.Context(), target.RESTConfig(), crd.Define(gvr, "Widget")))
+		w.log.Append(widget(version, "1", uint64(20+i)))
+		widgets := client.Resource(gvr).Namespace("shop")
+		made := func() {
+			rig.Poll(t, "a widget in "+version, func() (bool, string) {
+				_, err := widgets.Get(t.Context(), "w", metav1.GetOptions{})
+				return err == nil, fmt.Sprint(err, r.Waiting())
+			})
+		}
+		made()
+		settled(t, r)
+		if version == "v1" {
+			require.NoError(t, definitions.Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}))
+			parked(t, r, "no-resource", 1)
+			continue
+		}
+		require.NoError(t, widgets.Delete(t.Context(), "w", metav1.DeleteOptions{}))
+		made() // so it is read in this version
+	}
+}
+
+func widget(version, value string, at uint64) replicatest.Event {
+	e := is("shop", "w", value, 1, at)
+	e.More = map[string]string{
+		"source": "/clusters/east/apis/example.com/" + version + "/widgets", "apiversion": "example.com/" + version,
+		"kind": "Widget", "resource": "widgets",
+	}
+	e.Data = fmt.Sprintf(`{"apiVersion":"example.com/%s","kind":"Widget","data":{"value":%q},`+
+		`"metadata":{"name":"w","namespace":"shop","uid":"uid-w"}}`, version, value)
+	return e
+}
+
+// compared returns what a dry run tells.
+func (w *written) compared(change func(*replica.Config)) (all []string) {
+	w.t.Helper()
+	cfg := w.replicaConfig(w.ns, w.entry("", "configmaps", clean.Config{}, w.ns))
+	cfg.OpenLog = func(bool) (replica.Log, error) { return w.log, nil }
+	if change != nil {
+		change(&cfg)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(w.t, replica.New(cfg).Compare(ctx, func(d replica.Difference) error {
+		all = append(all, strings.TrimSpace(fmt.Sprint(d.Do, " ", d.Name, " ", d.Why)))
+		return nil
+	}))
+	require.NoError(w.t, ctx.Err())
+	slices.Sort(all)
+	return all
+}
+
+func comparison(w *written) {
+	w.log.Append(is(w.ns, "a", "1", 1, 10), is(w.ns, "theirs", "1", 1, 10))
+	create(w.t, w.to, w.ns, "theirs=0")
+	assert.Equal(w.t, []string{"create a", "wait theirs exists"}, w.compared(nil))
+	r, stop := w.run(nil)
+	awaitValues(w.t, w.to, w.ns, "a=1 theirs=0")
+	settled(w.t, r)
+	stop()
+	assert.Equal(w.t, []string{"wait theirs exists"}, w.compared(nil))
+	w.log.Append(replicatest.Event{Op: event.ResyncStarted, Data: `{"n":1}`},
+		replicatest.Event{Op: event.ResyncCompleted, Data: `{"n":1,"complete":true}`})
+	assert.Equal(w.t, []string{"delete a"}, w.compared(nil))
+	assert.Equal(w.t, []string{"delete a held"}, w.compared(func(cfg *replica.Config) { cfg.Limit = guard.Limit{} }))
+	w.log.Append(replicatest.Event{Op: event.Gap, Data: `{"cause":"rebuilt","epoch":7}`}, is(w.ns, "b", "1", 7, 1))
+	assert.Equal(w.t, []string{"wait a held-epoch", "wait b held-epoch"}, w.compared(nil))
 }

@@ -101,7 +101,11 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource)}
 	at := o.place()
 	d := &Difference{Resource: o.res.GroupResource().String(), Namespace: at.Namespace, Name: at.Name}
-	if r.targets.state(row.Resource) == unserved && row.Desired.Claim.Exists() {
+	switch state := r.targets.state(row.Resource); {
+	case state == listing:
+		d.Do, d.Why = "wait", string(waiting.NotListed)
+		return d
+	case state == unserved && row.Desired.Claim.Exists():
 		d.Do, d.Why = "wait", string(waiting.NoResource)
 		return d
 	}

@@ -28,6 +28,7 @@ const (
 	Contested   plan.Reason = "contested"
 	HeldDelete  plan.Reason = "held"
 	HeldEpoch   plan.Reason = "held-epoch" // of a comparison: a replica that runs tells it of all at once
+	NotListed   plan.Reason = "not-listed" // of a comparison too: the target does not let its objects be listed
 	BodyMissing plan.Reason = "body-missing"
 )
 
