@@ -161,7 +161,7 @@ func TestGuard_does_not_count_the_ends_of_what_is_left_out(t *testing.T) {
 func TestCompare_does_not_wait_for_what_cannot_be_listed(t *testing.T) {
 	g := newRig(t, nil)
 	g.compares = true
-	g.tell(marker(event.ResyncStarted, 1, 0), is("a", at(1, 10)), marker(event.ResyncCompleted, 1, 0))
+	g.tell(marker(event.ResyncStarted, 0), is("a", at(1, 10)), marker(event.ResyncCompleted, 0))
 	g.targets.fails(g.selection.all[0], true)
 	g.catchUp(t.Context())
 	var all []Difference

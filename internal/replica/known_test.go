@@ -13,8 +13,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 )
 
-func (g *rig) object(name string) *object {
-	row, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: name})
+// object is what a worker has when it looks at object a.
+func (g *rig) object() *object {
+	row, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
 	return &object{
 		run: g.run, id: id, row: row, res: g.selection.at(row.Resource), newest: g.outstanding.Newest(id),
 	}
@@ -25,10 +26,10 @@ func TestDesired_is_only_of_the_event_that_was_learned(t *testing.T) {
 	g := newRig(t, nil)
 	g.tell(is("a", at(1, 10)))
 	g.bodies.Drop(1)
-	wanted, _, _ := g.object("a").desired(t.Context())
+	wanted, _, _ := g.object().desired(t.Context())
 	require.NotNil(t, wanted)
 	g.log.Replace(is("a", at(1, 9)))
-	wanted, _, _ = g.object("a").desired(t.Context())
+	wanted, _, _ = g.object().desired(t.Context())
 	assert.Nil(t, wanted, "an older state")
 	assert.Equal(t, string(waiting.BodyMissing), g.parked.Reason(0))
 }
@@ -36,13 +37,13 @@ func TestDesired_is_only_of_the_event_that_was_learned(t *testing.T) {
 func TestOutstanding_keeps_what_was_read_while_a_worker_was_at_the_object(t *testing.T) {
 	g := newRig(t, nil)
 	g.tell(is("a", at(1, 10)))
-	o := g.object("a")
+	o := g.object()
 	g.tell(is("a", at(1, 11)))
 	o.settle()
 	marks, pending, _ := g.outstanding.State()
 	assert.Equal(t, 1, pending)
 	assert.Empty(t, marks)
-	g.object("a").settle()
+	g.object().settle()
 	marks, pending, _ = g.outstanding.State()
 	assert.Zero(t, pending)
 	assert.Equal(t, event.Marks{0: 2}, marks)
@@ -54,7 +55,7 @@ func TestKnown_does_not_grow_behind_an_object_that_is_not_handled(t *testing.T) 
 	g.tell(is("stuck", at(1, 1)))
 	for i := range 2000 {
 		g.tell(is("a", at(1, uint64(10+i))))
-		g.object("a").settle()
+		g.object().settle()
 	}
 	assert.Less(t, g.outstanding.Kept(), 100)
 	assert.Less(t, g.bodies.Kept(), 100)
@@ -66,7 +67,7 @@ func TestKnown_does_not_grow_behind_an_object_that_is_not_handled(t *testing.T) 
 func TestParked_objects_need_no_bodies(t *testing.T) {
 	g := newRig(t, nil)
 	g.tell(is("a", at(1, 10)))
-	g.object("a").park(waiting.Denied, "")
+	g.object().park(waiting.Denied, "")
 	assert.Zero(t, g.bodies.Kept())
 }
 

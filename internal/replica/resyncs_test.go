@@ -3,7 +3,6 @@
 package replica
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,13 +12,13 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 )
 
-func marker(op event.Op, n int, lane uint16) replicatest.Event {
-	return replicatest.Event{Op: op, Lane: lane, Data: fmt.Sprintf(`{"n":%d,"complete":true}`, n), At: noon}
+func marker(op event.Op, lane uint16) replicatest.Event {
+	return replicatest.Event{Op: op, Lane: lane, Data: `{"n":1,"complete":true}`, At: noon}
 }
 
 func TestPrune_waits_until_the_target_is_listed(t *testing.T) {
 	g := newRig(t, nil)
-	g.tell(marker(event.ResyncStarted, 1, 0), is("told", at(1, 10)), marker(event.ResyncCompleted, 1, 0))
+	g.tell(marker(event.ResyncStarted, 0), is("told", at(1, 10)), marker(event.ResyncCompleted, 0))
 	g.catchUp(t.Context())
 	g.has("told", at(1, 10))
 	g.has("left", at(1, 9)) // the list has it later than the log was read
@@ -31,7 +30,7 @@ func TestPrune_waits_until_the_target_is_listed(t *testing.T) {
 
 func TestPrune_ends_also_what_is_not_written_yet(t *testing.T) {
 	g := newRig(t, nil)
-	g.tell(is("left", at(1, 10)), marker(event.ResyncStarted, 1, 0), marker(event.ResyncCompleted, 1, 0))
+	g.tell(is("left", at(1, 10)), marker(event.ResyncStarted, 0), marker(event.ResyncCompleted, 0))
 	g.synced()
 	g.catchUp(t.Context())
 	g.pruning.Wait()
@@ -40,7 +39,7 @@ func TestPrune_ends_also_what_is_not_written_yet(t *testing.T) {
 
 func TestPrune_counts_all_before_the_first_delete(t *testing.T) {
 	g := newRig(t, nil)
-	g.tell(marker(event.ResyncStarted, 1, 0), marker(event.ResyncCompleted, 1, 0))
+	g.tell(marker(event.ResyncStarted, 0), marker(event.ResyncCompleted, 0))
 	for _, name := range names(7) {
 		g.has(name, at(1, 9))
 	}
@@ -55,14 +54,14 @@ func TestPrune_counts_all_before_the_first_delete(t *testing.T) {
 func TestPrune_waits_for_all_lanes(t *testing.T) {
 	g := newRig(t, nil)
 	g.log.Lanes = 2
-	g.tell(marker(event.ResyncStarted, 1, 0), marker(event.ResyncStarted, 1, 1), is("told", at(1, 10)),
-		marker(event.ResyncCompleted, 1, 0))
+	g.tell(marker(event.ResyncStarted, 0), marker(event.ResyncStarted, 1), is("told", at(1, 10)),
+		marker(event.ResyncCompleted, 0))
 	g.has("left", at(1, 9))
 	g.synced()
 	g.catchUp(t.Context())
 	g.pruning.Wait()
 	assert.Equal(t, keys.Unknown, g.row("left").Desired.Claim)
-	g.tell(marker(event.ResyncCompleted, 1, 1))
+	g.tell(marker(event.ResyncCompleted, 1))
 	g.pruning.Wait()
 	assert.Equal(t, keys.Gone, g.row("left").Desired.Claim)
 	g.tell(is("left", at(1, 9)))

@@ -191,7 +191,8 @@ func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
 	r := &run{
 		cfg: cfg, log: cfg.Logger, source: opened, selection: newSelection(cfg), target: target, namespaces: namespaces,
 		known: known{
-			table: keys.New(cfg.remaps()), bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(), parked: waiting.NewParked(),
+			table: keys.New(cfg.remaps()), bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(),
+			parked:   waiting.NewParked(),
 			contests: waiting.NewContests(),
 		},
 		guards: guards{
@@ -396,7 +397,8 @@ func (r *run) keep(ctx context.Context) {
 	}
 }
 
-// forgetEnds drops the keys that have not changed since they had ended the last time, and returns the others that ended.
+// forgetEnds drops the keys that have not changed since they had ended the last time, and returns the others that
+// ended.
 func (r *run) forgetEnds(before map[keys.ID]keys.Row) map[keys.ID]keys.Row {
 	ended := make(map[keys.ID]keys.Row)
 	for id, row := range r.table.All() {

@@ -102,7 +102,8 @@ func (p *Replica) Waiting() (all []Waiting) {
 var errNotRunning = errors.New("the replica does not run here")
 
 // Resume lets a replica go on that a guard has stopped: deletes that are held are made, or an epoch is followed. Only
-// what holds it is released: what a person was not told, a person has not confirmed. What is released survives restarts.
+// what holds it is released: what a person was not told, a person has not confirmed. What is released survives
+// restarts.
 func (p *Replica) Resume(ctx context.Context) error {
 	r := p.current()
 	if r == nil {

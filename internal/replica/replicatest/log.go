@@ -233,7 +233,9 @@ func (e *Event) data() string {
 	}
 	object, _ := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]string{"value": e.Value},
-		"metadata": map[string]any{"name": e.Name, "namespace": e.Namespace, "uid": e.UID, "resourceVersion": fmt.Sprint(e.Version)},
+		"metadata": map[string]any{
+			"name": e.Name, "namespace": e.Namespace, "uid": e.UID, "resourceVersion": fmt.Sprint(e.Version),
+		},
 	})
 	return string(object)
 }
