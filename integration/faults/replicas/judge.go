@@ -343,7 +343,7 @@ func (w *world) judge(changes []change, log map[key][]entry, res *Result) {
 		switch {
 		case c.after == nil:
 			res.Deletes++
-			w.judgeDelete(c, log[c.key], ended, res)
+			w.judgeDelete(c, log, ended, res)
 		case c.before == nil:
 			res.Creates++
 			if !c.after.ours(c.key) {
@@ -369,8 +369,20 @@ func (c *change) String() string {
 	return fmt.Sprintf("%s (revision %d of era %d)", c.key, c.rev, c.era)
 }
 
+// cameBack reports whether the log tells by a time that an object exists again that had ended. Something may keep it from
+// being created in the target.
+func cameBack(log []entry, ended, by time.Time) (back bool) {
+	for i := range log {
+		if e := &log[i]; e.recorded.After(ended) && !e.recorded.After(by) {
+			back = e.op != "deleted"
+		}
+	}
+	return back
+}
+
 // judgeDelete judges a deletion by the replicator.
-func (w *world) judgeDelete(c *change, log []entry, ended map[key]time.Time, res *Result) {
+func (w *world) judgeDelete(c *change, all map[key][]entry, ended map[key]time.Time, res *Result) {
+	log := all[c.key]
 	var options struct{ Preconditions struct{ UID string } }
 	_ = json.Unmarshal(c.request.RequestObject, &options) // a body that is none has no precondition
 	if options.Preconditions.UID != c.before.Metadata.UID {
@@ -404,7 +416,7 @@ func (w *world) judgeDelete(c *change, log []entry, ended map[key]time.Time, res
 			released = r.ends
 		}
 	}
-	maps.DeleteFunc(ended, func(_ key, e time.Time) bool { return !e.After(released) })
+	maps.DeleteFunc(ended, func(k key, e time.Time) bool { return !e.After(released) || cameBack(all[k], e, at) })
 	if end.recorded.After(released) {
 		if ended[c.key] = end.recorded; len(ended) > w.limit {
 			res.violated("R4", "%s was deleted, one of %d since the replica was resumed at %v", c, len(ended), released)

@@ -48,6 +48,8 @@ func TestJudge_tells_what_each_promise_forbids(t *testing.T) {
 	another.before.Metadata.Annotations[origin] = originOf(another.key)
 	unknown := made(state("u", 0), nil, 1, "")
 	unknown.by = ""
+	back := again
+	back.recorded = noon.Add(time.Second)
 	for name, test := range map[string]struct {
 		changes  []change
 		log      []entry
@@ -70,6 +72,9 @@ func TestJudge_tells_what_each_promise_forbids(t *testing.T) {
 		},
 		"a second delete above the limit": {
 			[]change{made(state("u", 7), nil, 1, "u"), another}, []entry{gone}, []string{"R4"},
+		},
+		"a second delete after the first one came back in the source": {
+			[]change{made(state("u", 7), nil, 1, "u"), another}, []entry{gone, back}, nil,
 		},
 		"a write while it is held": {[]change{made(nil, state("u", 7), 60, "")}, nil, []string{"R4"}},
 	} {
