@@ -49,7 +49,7 @@ func TestServer_stores_again_when_somebody_has_made_room(t *testing.T) {
 	url := s.ClientURL()
 	to := must.Get(nats.New(nats.Config{
 		Client: natsclient.Config{InProcess: s}, Stream: "KUBERNETES", Broken: s.Err,
-		Subjects: []string{"k8s.>"}, AckTimeout: time.Second, // a server that stops or starts may not answer
+		Subjects: []string{"k8s.>"}, AckTimeout: 2 * time.Second, // a server that stops or starts may not answer
 	}, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -110,7 +110,7 @@ func TestServer_that_was_started_with_a_full_disk_stores_when_somebody_has_made_
 		}
 		defer nc.Close()
 		js := must.Get(jetstream.New(nc))(t)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a server that stops or starts may not answer
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
 			return err
