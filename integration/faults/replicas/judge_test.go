@@ -49,7 +49,7 @@ func TestJudge_tells_what_each_promise_forbids(t *testing.T) {
 	unknown := made(state("u", 0), nil, 1, "")
 	unknown.by = ""
 	back := again
-	back.recorded = noon.Add(time.Second)
+	back.recorded = noon.Add(1500 * time.Millisecond)
 	for name, test := range map[string]struct {
 		changes  []change
 		log      []entry
@@ -81,7 +81,7 @@ func TestJudge_tells_what_each_promise_forbids(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &world{limit: 1, holds: []hold{{noon.Add(time.Minute - time.Second), noon.Add(2 * time.Minute)}}}
 			var res Result
-			log := map[key][]entry{judged: test.log, another.key: test.log}
+			log := map[key][]entry{judged: test.log, another.key: {gone}}
 			w.judge(test.changes, log, &res)
 			var promises []string
 			for p := range res.Violations {
