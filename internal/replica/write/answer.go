@@ -74,17 +74,19 @@ func (r response) status() *metav1.Status {
 // cannot apply at all does not take the media type. One that can meets an error that it has no Status for; errors of
 // etcd are the same, and those of webhooks can be.
 func (r response) unappliable() bool {
+	if r.code != http.StatusInternalServerError {
+		return r.code == http.StatusUnsupportedMediaType
+	}
 	s := r.status()
-	return r.code == http.StatusUnsupportedMediaType ||
-		r.code == http.StatusInternalServerError && s != nil && s.Reason == metav1.StatusReasonUnknown && s.Details == nil
+	return s != nil && s.Reason == metav1.StatusReasonUnknown && s.Details == nil
 }
 
 // answer says what the response to a request means.
 func (r response) answer(m method, o Object) Answer {
-	s := r.status()
 	if r.err == nil {
-		return r.success(m, s)
+		return r.success(m)
 	}
+	s := r.status()
 	a := Answer{Code: r.code, Message: r.err.Error(), RetryAfter: retryAfter(r.err)}
 	if s == nil {
 		a.Outcome = unexplained(r.code)
@@ -102,12 +104,19 @@ func (r response) answer(m method, o Object) Answer {
 }
 
 // success is the answer of a response that is no error.
-func (r response) success(m method, s *metav1.Status) Answer {
-	if m == deleting && s != nil {
+func (r response) success(m method) Answer {
+	if m == deleting && r.status() != nil {
 		return Answer{Outcome: Done, Code: r.code}
 	}
-	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(r.body, &object); err != nil || object.UID == "" {
+	var decoded struct { // to decode all of the metadata takes long
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	err := json.Unmarshal(r.body, &decoded)
+	object := decoded.Metadata
+	if err != nil || object.UID == "" {
 		return Answer{Outcome: Unavailable, Code: r.code, Message: "the answer is no object: no API server has sent it"}
 	}
 	return Answer{
