@@ -16,6 +16,11 @@ import (
 // cacheBytes is how much of what was read lately is kept for the workers.
 const cacheBytes = 24 << 20
 
+// mapsBytes is about what an event takes beside its text: maps of its headers and attributes.
+const mapsBytes = 3 << 10
+
+func sizeOf(e *event.Event) int { return e.Size() + mapsBytes }
+
 // Log is what is asked for events.
 type Log interface {
 	event.Log
@@ -49,7 +54,7 @@ func (b *Bodies) Put(e *event.Event) {
 	}
 	b.byPos[e.Position] = e
 	b.order = append(b.order, e.Position)
-	b.size += e.Size()
+	b.size += sizeOf(e)
 	for b.size > cacheBytes && len(b.order) > 1 {
 		b.forget(b.order[0])
 		b.order = b.order[1:]
@@ -78,7 +83,7 @@ func (b *Bodies) Drop(position uint64) {
 
 func (b *Bodies) forget(position uint64) {
 	if e := b.byPos[position]; e != nil {
-		b.size -= e.Size()
+		b.size -= sizeOf(e)
 		delete(b.byPos, position)
 	}
 }
