@@ -77,6 +77,9 @@ func (b *bench) phases(ctx context.Context) error {
 		{"Kafka", b.kafka, b.runsKafka, b.intoKafka},
 		{"a lost checkpoint", b.lost && b.withBridge, b.runsLost, b.lostCheckpoint},
 		{"idle", b.quiet && b.withBridge, b.runsIdle, b.idle},
+		{"a replica", b.replica && b.withBridge, b.runsReplica, b.replicate},
+		{"memory of a replica", b.replicaSize && b.withBridge, b.runsReplicaLog, b.replicaMemory},
+		{"a replica that is behind", b.replicaBehind && b.withBridge, b.runsReplicaLog, b.backlog},
 	}
 	for _, p := range phases {
 		for run := 1; p.chosen && run <= p.runs; run++ {

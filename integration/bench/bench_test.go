@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	rigs "github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -89,6 +90,28 @@ func TestDrive_measures_the_bridge_into_Kafka(t *testing.T) {
 	err := run(t.Context(), args, nil, &stdout, &stderr)
 	require.NoError(t, err, "%v\n%s", err, stderr.String())
 	for _, want := range []string{"1,000 watch events into Kafka", "CPU of the broker per event", "messages of 3,8"} {
+		assert.Contains(t, stdout.String(), want, "the table")
+	}
+	leavesNothing(t, tmp)
+}
+
+// The replica is the real one, and so is the API server.
+func TestDrive_measures_a_replica(t *testing.T) {
+	rigs.Tier(t, rigs.Nightly)
+	controlplane.BinariesForTest(t)
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	var stdout, stderr bytes.Buffer
+	args := []string{
+		"-only", "i,j,k", "-runs-replica", "2", "-objects", "100", "-replica-objects", "100", "-replica-seconds", "1",
+		"-replica-keys", "1000", "-replica-backlog", "1000",
+	}
+	err := run(t.Context(), args, nil, &stdout, &stderr)
+	require.NoError(t, err, "%v\n%s", err, stderr.String())
+	for _, want := range []string{
+		"120 objects replicated from a full log", "replicated, 100 changes a second", "1,100 keys",
+		"a backlog of 1,000 events | writes per object | 1.00",
+	} {
 		assert.Contains(t, stdout.String(), want, "the table")
 	}
 	leavesNothing(t, tmp)

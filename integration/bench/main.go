@@ -12,6 +12,9 @@
 // The figures go to stdout as a Markdown table, every single value with -json to a file. Exit codes: 0 done, 1 failed,
 // 2 usage. What it starts ends with it, and its temporary files are removed.
 //
+// In i, j and k it is a replica that is measured. The bare publisher is a client there that applies the same objects to
+// the same API server, prepared and with as many requests at a time; which of them is first changes with each run.
+//
 // Into Kafka the bare publisher is franz-go. Both have one real broker, which is warm, and a topic each; which of them
 // is first changes with each run.
 //
@@ -91,13 +94,17 @@ func (e *usageError) Error() string { return e.text }
 type settings struct {
 	runs, runsLarge, runsRest, runsRate     int
 	runsKafka, runsLost, runsIdle           int
+	runsReplica, runsReplicaLog             int
+	replicaObjects, replicaSeconds          int
+	replicaKeys, replicaBacklog             int
 	objects, objectsLarge                   int
 	events, baselineEvents                  int
 	rateSeconds, idleSeconds                int
 	only, subjects                          string
 	json, bridge                            string
 	list, large, watch, rest, rate, kafka   bool
-	lost, quiet                             bool
+	lost, quiet, replica, replicaSize       bool
+	replicaBehind                           bool
 	withBridge, withPublisher, withBaseline bool
 }
 
@@ -111,17 +118,25 @@ func parse(args []string) (*settings, error) {
 	f.IntVar(&s.runsKafka, "runs-kafka", 5, "number of runs of f")
 	f.IntVar(&s.runsLost, "runs-lost", 5, "number of runs of g")
 	f.IntVar(&s.runsIdle, "runs-idle", 3, "number of runs of h")
-	f.IntVar(&s.objects, "objects", 20_000, "objects listed in a and f; there are five times as many in g")
+	f.IntVar(&s.runsReplica, "runs-replica", 3, "number of runs of i")
+	f.IntVar(&s.runsReplicaLog, "runs-replica-log", 1, "number of runs of j and k")
+	f.IntVar(&s.replicaObjects, "replica-objects", 5_000, "ConfigMaps in i; there are a fifth as many Deployments")
+	f.IntVar(&s.replicaSeconds, "replica-seconds", 30, "seconds of changes in i")
+	f.IntVar(&s.replicaKeys, "replica-keys", 1_000_000, "objects that are gone, in the log of j")
+	f.IntVar(&s.replicaBacklog, "replica-backlog", 1_000_000,
+		"events in the log of k, of a hundredth as many objects")
+	f.IntVar(&s.objects, "objects", 20_000, "objects listed in a and f, and replicated in j; there are five times as many in g")
 	f.IntVar(&s.objectsLarge, "objects-large", 200_000, "objects listed in b")
 	f.IntVar(&s.events, "events", 100_000, "watch events in c and f")
 	f.IntVar(&s.baselineEvents, "baseline-events", 10_000, "watch events of the baseline in c")
 	f.IntVar(&s.rateSeconds, "rate-seconds", 60, "seconds of load in e")
 	f.IntVar(&s.idleSeconds, "idle-seconds", 150, "seconds without load in h")
-	f.StringVar(&s.only, "only", "a,b,c,d,e,f,g,h",
+	f.StringVar(&s.only, "only", "a,b,c,d,e,f,g,h,i,j,k",
 		"what to measure: a list, b large list, c watch, d memory at rest, e latency on a real API server, f watch into "+
-			"Kafka, g a lost checkpoint, h an idle bridge with 20 streams")
+			"Kafka, g a lost checkpoint, h an idle bridge with 20 streams, i a replica beside a bare client that applies "+
+			"the same objects, j memory of a replica, k a replica that is far behind")
 	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline",
-		"what is measured in a, c and f; b, d, e, g and h are of the bridge alone, f knows no baseline")
+		"what is measured in a, c and f; b, d, e, g, h, j and k are of the bridge alone, f knows no baseline")
 	f.StringVar(&s.json, "json", "", "write every single value to this `file`")
 	f.StringVar(&s.bridge, "bridge", "", "measure this `program` instead of building the bridge")
 	if err := f.Parse(args); err != nil {
@@ -134,13 +149,13 @@ func parse(args []string) (*settings, error) {
 		return nil, &usageError{fmt.Sprintf("unexpected argument %q", f.Arg(0))}
 	}
 	if s.objects < 1 || s.objectsLarge < 1 || s.events < 1 || s.baselineEvents < 1 || s.rateSeconds < 1 ||
-		s.idleSeconds < 1 {
+		s.idleSeconds < 1 || s.replicaObjects < 5 || s.replicaSeconds < 1 || s.replicaBacklog < 100 {
 		return nil, &usageError{"numbers of objects, events and seconds must be at least 1"}
 	}
 	err := errors.Join(
 		choose("-only", s.only, map[string]*bool{
 			"a": &s.list, "b": &s.large, "c": &s.watch, "d": &s.rest, "e": &s.rate,
-			"f": &s.kafka, "g": &s.lost, "h": &s.quiet,
+			"f": &s.kafka, "g": &s.lost, "h": &s.quiet, "i": &s.replica, "j": &s.replicaSize, "k": &s.replicaBehind,
 		}),
 		choose("-subjects", s.subjects, map[string]*bool{
 			"bridge": &s.withBridge, "publisher": &s.withPublisher,
