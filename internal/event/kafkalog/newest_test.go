@@ -5,6 +5,7 @@ package kafkalog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,10 +36,28 @@ type replica struct {
 	ended     bool
 }
 
+// given returns what was read so far.
+func (r *replica) given() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.read)
+}
+
+// at returns the position of a message that was read.
+func (r *replica) at(i int) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.positions[i]
+}
+
 func (f *fake) replica(t *testing.T, topic string, start event.Start, follow bool) *replica {
 	t.Helper()
 	r := &replica{t: t, marks: event.Marks{}}
-	r.Log = f.log(t, topic, func(line string) { r.said = append(r.said, line) })
+	r.Log = f.log(t, topic, func(line string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.said = append(r.said, line)
+	})
 	r.cfg.Group = "replica"
 	var running sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +143,7 @@ func TestRead_has_caught_up_with_an_empty_log_and_with_one_that_does_not_exist(t
 		f := newFake()
 		r := f.replica(t, "t", newest, true)
 		wait(t, doubtFor/2) // a broker that has just started may not know of it yet
-		assert.Empty(t, r.read)
+		assert.Empty(t, r.given())
 		r.expect("caught-up")
 		f.topic("t", "1", 2).put("t", 1, change(event.Added, "a", 1, 1, 1))
 		r.expect("caught-up replaced t/1/0 caught-up")
@@ -138,12 +157,12 @@ func TestRead_gives_all_again_when_a_topic_is_replaced(t *testing.T) {
 		f.put("t.a", 0, change(event.Added, "a", 1, 1, 1)).put("t.b", 0, change(event.Added, "b", 1, 1, 2))
 		r := f.replica(t, "t.{x}", newest, true)
 		r.expect("t.a/0/0 t.b/0/0 caught-up")
-		old := r.positions[1]
+		old := r.at(1)
 		f.topic("t.b", "3", 1).put("t.b", 0, change(event.Added, "c", 1, 1, 3))
 		r.expect("t.a/0/0 t.b/0/0 caught-up replaced t.a/0/0 t.b/0/0 caught-up")
 		m, err := r.At(t.Context(), old)
 		assert.True(t, m == nil && err == nil, "got %v, %v", m, err)
-		m, err = r.At(t.Context(), r.positions[3])
+		m, err = r.At(t.Context(), r.at(3))
 		require.NoError(t, err)
 		assert.Equal(t, "c", must.Get(event.Decode(*m))(t).Attr("name"))
 		f.put("t.a", 0, change(event.Updated, "a", 2, 1, 4))
@@ -161,7 +180,7 @@ func TestRead_gives_all_again_when_a_partition_has_lost_what_was_read(t *testing
 		}
 		r := f.replica(t, "t", newest, true)
 		r.expect("t/0/0 t/1/0 t/1/1 t/1/2 caught-up")
-		lost := r.positions[3]
+		lost := r.at(3)
 		f.change(func() {
 			p := f.topics["t"].partitions[1]
 			p.records, p.next = p.records[:1], 1
@@ -326,7 +345,7 @@ func TestAcknowledge_commits_what_comes_next_and_Behind_counts_what_does(t *test
 		assert.Equal(t, map[string]int64{"replica {t 0}": 1, "replica {t 1}": 2}, f.committed)
 		assert.Equal(t, uint64(0), must.Get(r.Behind(t.Context(), r.marks))(t))
 		assert.Equal(t, uint64(3), must.Get(r.Behind(t.Context(), nil))(t))
-		marks := event.Marks{r.partition1(): r.positions[1]}
+		marks := event.Marks{r.partition1(): r.at(1)}
 		f.put("t", 2, change(event.Added, "x", 1, 1, 9))
 		assert.Equal(t, uint64(3), must.Get(r.Behind(t.Context(), marks))(t))
 		r.expect("t/0/0 t/1/0 t/1/1 caught-up t/2/0")
