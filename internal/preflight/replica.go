@@ -88,8 +88,8 @@ func (s *seenLog) take(m event.Message) bool {
 
 func (s *seenLog) problems(path string) (all config.Problems) {
 	if s.matching == 0 && len(s.others) > 0 {
-		add(&all, path+".from", "the log has no event of cluster %s and pipeline %s; it has those of %s", s.replica.From.Cluster,
-			s.replica.From.Pipeline, strings.Join(slices.Sorted(maps.Keys(s.others)), "; "))
+		add(&all, path+".from", "the log has no event of cluster %s and pipeline %s; it has those of %s",
+			s.replica.From.Cluster, s.replica.From.Pipeline, strings.Join(slices.Sorted(maps.Keys(s.others)), "; "))
 	}
 	for i := range s.replica.Resources {
 		plural := s.replica.Resources[i].Resource.Plural

@@ -103,8 +103,8 @@ func (o *object) handled() {
 	}
 }
 
-// detached parks an object that bears the label of the replica or the origin, but not both. Who reads the target may not
-// see what becomes of it.
+// detached parks an object that bears the label of the replica or the origin, but not both. Who reads the target may
+// not see what becomes of it.
 func (o *object) detached(ctx context.Context, why plan.Reason) result {
 	a, err := o.target.Get(ctx, o.place())
 	if err != nil {

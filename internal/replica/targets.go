@@ -370,7 +370,8 @@ func (f *feed) compare(key keys.Key, listed keys.Actual) {
 	if known.Owner == keys.Absent || known.UID != listed.UID || known.Version == listed.Version {
 		return
 	}
-	if source.Later(listed.Version, known.Version) == known.Version && source.Later(f.version, known.Version) == f.version {
+	isOlder := source.Later(listed.Version, known.Version) == known.Version
+	if isOlder && source.Later(f.version, known.Version) == f.version {
 		f.rewound = &source.RewoundError{
 			Stream: f.stream.Name(), Object: key.Name, Position: known.Version, At: f.version, Server: listed.Version,
 		}

@@ -41,6 +41,7 @@ type Bodies struct {
 	byPos map[uint64]*event.Event
 }
 
+// New returns the bodies of a log.
 func New(log Log) *Bodies {
 	return &Bodies{log: log, byPos: make(map[uint64]*event.Event)}
 }

@@ -70,8 +70,8 @@ func (d *Deletes) count(at time.Time, n int) {
 	}
 }
 
-// Allows reports whether an object that ended at a time may be deleted, in a replica that has some objects without those
-// that ended. Once it has refused, it refuses until Release.
+// Allows reports whether an object that ended at a time may be deleted, in a replica that has some objects without
+// those that ended. Once it has refused, it refuses until Release.
 func (d *Deletes) Allows(at time.Time, objects int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

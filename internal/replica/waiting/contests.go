@@ -23,6 +23,7 @@ type Contests struct {
 	times map[keys.ID][]time.Time
 }
 
+// NewContests returns one that has counted nothing.
 func NewContests() *Contests { return &Contests{times: make(map[keys.ID][]time.Time)} }
 
 // Add counts that an object was changed back.

@@ -41,6 +41,7 @@ type waiting struct {
 	at time.Time
 }
 
+// NewOutstanding returns one that knows no event.
 func NewOutstanding() *Outstanding {
 	return &Outstanding{lanes: make(map[uint16]*lane), open: make(map[keys.ID]events)}
 }
@@ -90,8 +91,8 @@ func (o *Outstanding) lane(number uint16) *lane {
 	return l
 }
 
-// Handled says that nothing more is to be done about what was read of a key up to the event that was the newest, or that
-// it is parked.
+// Handled says that nothing more is to be done about what was read of a key up to the event that was the newest, or
+// that it is parked.
 func (o *Outstanding) Handled(id keys.ID, newest uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -46,6 +46,7 @@ type Parked struct {
 	all map[keys.ID]Key
 }
 
+// NewParked returns one that knows no key.
 func NewParked() *Parked { return &Parked{all: make(map[keys.ID]Key)} }
 
 // Put parks a key; what it waited for already keeps its time.
