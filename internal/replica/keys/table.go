@@ -13,7 +13,7 @@ import (
 type Table struct {
 	mu   sync.Mutex
 	ids  []map[string]ID // by resource
-	rows []record
+	rows rows
 	free []ID
 	odd  map[ID]oddity
 	// ours is how many objects of the target are the replica's, by what the log says of them.
@@ -36,7 +36,7 @@ func (t *Table) ByOrigin(origin uint32) (Row, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id, found := t.byOrigin[origin]
-	if !found || t.rows[id].want.origin != origin {
+	if !found || t.rows.at(id).want.origin != origin {
 		return Row{}, false
 	}
 	return t.get(id), true
@@ -56,7 +56,7 @@ func (t *Table) Count(counts func(Claim) bool) (rows, ours int) {
 			ours += n
 		}
 	}
-	return len(t.rows) - len(t.free), ours
+	return t.rows.n - len(t.free), ours
 }
 
 // Learn records what an event of the log says, unless the row has a newer one. An event with the sequence that the row
@@ -66,7 +66,7 @@ func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, lea
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id = t.row(k)
-	r := &t.rows[id]
+	r := t.rows.at(id)
 	r.told = max(r.told, told)
 	before = r.desired()
 	if r.want.claim != Unknown && before.After(d.Sequence) {
@@ -87,14 +87,14 @@ func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, lea
 func (t *Table) Untold(id ID, told uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.rows[id].untold(told)
+	return t.rows.at(id).untold(told)
 }
 
 // Prune claims that the object of a row is gone, as d says, unless it was told by the resync or a later one.
 func (t *Table) Prune(id ID, d Desired, told uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := &t.rows[id]
+	r := t.rows.at(id)
 	if !r.untold(told) {
 		return false
 	}
@@ -112,7 +112,7 @@ func (t *Table) Observe(k Key, a Actual) (id ID, changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id = t.row(k)
-	r := &t.rows[id]
+	r := t.rows.at(id)
 	before, was := r.actual(), t.identity(id)
 	if before.Owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
 		return id, false
@@ -131,11 +131,11 @@ func (t *Table) Written(id ID, ends uint8, a Actual) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.identity(id)
-	if t.rows[id].ends != ends || t.rows[id].have.owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
+	if t.rows.at(id).ends != ends || t.rows.at(id).have.owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
 		return // somebody has changed it since
 	}
 	t.set(id, a)
-	t.rows[id].accepted = true
+	t.rows.at(id).accepted = true
 }
 
 // Fetched records how the target has an object, as a request has told that was made when the row had ends. A version
@@ -143,11 +143,11 @@ func (t *Table) Written(id ID, ends uint8, a Actual) {
 func (t *Table) Fetched(id ID, ends uint8, a Actual) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.rows[id].ends != ends {
+	if t.rows.at(id).ends != ends {
 		return false
 	}
 	t.set(id, a)
-	t.rows[id].accepted = false
+	t.rows.at(id).accepted = false
 	return true
 }
 
@@ -155,7 +155,7 @@ func (t *Table) Fetched(id ID, ends uint8, a Actual) bool {
 func (t *Table) Accept(id ID, digest uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := &t.rows[id]
+	r := t.rows.at(id)
 	r.accepted = r.have.owner != Absent && r.have.digest == digest
 	return r.accepted
 }
@@ -166,11 +166,11 @@ func (t *Table) Vanish(k Key, uid string) (id ID, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id, found = t.find(k)
-	if !found || t.rows[id].have.owner == Absent || uid != "" && t.identity(id).uid != uid {
+	if !found || t.rows.at(id).have.owner == Absent || uid != "" && t.identity(id).uid != uid {
 		return id, false
 	}
 	t.set(id, Actual{})
-	t.rows[id].ends++
+	t.rows.at(id).ends++
 	return id, true
 }
 
@@ -197,11 +197,11 @@ func (t *Table) All() iter.Seq2[ID, Row] {
 	return func(yield func(ID, Row) bool) {
 		for id := ID(0); ; id++ {
 			t.mu.Lock()
-			if int(id) >= len(t.rows) {
+			if int(id) >= t.rows.n {
 				t.mu.Unlock()
 				return
 			}
-			used := t.rows[id].used
+			used := t.rows.at(id).used
 			row := t.get(id)
 			t.mu.Unlock()
 			if used && !yield(id, row) {
@@ -215,7 +215,7 @@ func (t *Table) All() iter.Seq2[ID, Row] {
 func (t *Table) Drop(id ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := &t.rows[id]
+	r := t.rows.at(id)
 	if !r.used || r.have.owner != Absent || r.want.claim != Gone {
 		return false
 	}
@@ -248,17 +248,17 @@ func (t *Table) row(k Key) ID {
 	var id ID
 	if n := len(t.free); n > 0 {
 		id, t.free = t.free[n-1], t.free[:n-1]
-		t.rows[id] = r
+		*t.rows.at(id) = r
 	} else {
-		id = ID(len(t.rows)) //nolint:gosec // memory bounds it
-		t.rows = append(t.rows, r)
+		id = ID(t.rows.n) //nolint:gosec // memory bounds it
+		t.rows.add(r)
 	}
 	t.ids[k.Resource][r.name] = id
 	return id
 }
 
 func (t *Table) get(id ID) Row {
-	r := &t.rows[id]
+	r := t.rows.at(id)
 	row := Row{Key: r.key(), Desired: r.desired(), Actual: r.actual(), Accepted: r.accepted, Ends: r.ends}
 	if r.odd {
 		o := t.odd[id]
@@ -281,7 +281,7 @@ func (t *Table) desire(r *record, d Desired) {
 }
 
 func (t *Table) set(id ID, a Actual) {
-	r := &t.rows[id]
+	r := t.rows.at(id)
 	if r.have.owner == Ours {
 		t.ours[r.want.claim]--
 	}

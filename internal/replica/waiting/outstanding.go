@@ -18,8 +18,9 @@ import (
 type Outstanding struct {
 	mu    sync.Mutex
 	lanes map[uint16]*lane
-	// open has the keys that are in a queue and not handled.
+	// open has the keys that are in a queue and not handled. It once had as many as most.
 	open map[keys.ID]events
+	most int
 }
 
 // events are those of a key that are not handled: the positions of the oldest and the newest one.
@@ -55,6 +56,7 @@ func (o *Outstanding) Add(id keys.ID, e *event.Event) {
 		return
 	}
 	o.open[id] = events{e.Position, e.Position}
+	o.most = max(o.most, len(o.open))
 	l := o.lane(e.Lane)
 	l.queue = append(l.queue, waiting{id, e.Position, l.read, e.Time()})
 	if len(l.queue) > 2*len(o.open)+MostHandled {
@@ -104,8 +106,17 @@ func (o *Outstanding) Handled(id keys.ID, newest uint64) {
 		for len(l.queue) > 0 && o.handledBefore(l.queue[0]) {
 			l.queue = l.queue[1:]
 		}
+		if len(l.queue) == 0 {
+			l.queue = nil
+		}
+	}
+	if len(o.open) == 0 && o.most > mostKept {
+		o.open, o.most = make(map[keys.ID]events), 0 // a map does not give back what it had room for
 	}
 }
+
+// mostKept is how many keys there is always room for.
+const mostKept = 1024
 
 // Kept returns how many events it keeps.
 func (o *Outstanding) Kept() (n int) {
