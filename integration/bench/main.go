@@ -125,7 +125,8 @@ func parse(args []string) (*settings, error) {
 	f.IntVar(&s.replicaKeys, "replica-keys", 1_000_000, "objects that are gone, in the log of j")
 	f.IntVar(&s.replicaBacklog, "replica-backlog", 1_000_000,
 		"events in the log of k, of a hundredth as many objects")
-	f.IntVar(&s.objects, "objects", 20_000, "objects listed in a and f, and replicated in j; there are five times as many in g")
+	f.IntVar(&s.objects, "objects", 20_000,
+		"objects listed in a and f, and replicated in j; there are five times as many in g")
 	f.IntVar(&s.objectsLarge, "objects-large", 200_000, "objects listed in b")
 	f.IntVar(&s.events, "events", 100_000, "watch events in c and f")
 	f.IntVar(&s.baselineEvents, "baseline-events", 10_000, "watch events of the baseline in c")

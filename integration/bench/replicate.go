@@ -447,9 +447,9 @@ func (b *bench) replicaMemory(ctx context.Context, run int) error {
 		p := try.Get(b.startReplica(r, "held"))
 		end.Finally(func() error { return p.stop() })
 		try.Do(r.settledAt(ctx, p, n))
-		at := func(metric, unit string) row { return row{"a replica at rest", metric, unit} }
-		b.add(run, at("RSS, "+thousands(n)+" objects", "MiB"), colBridge, float64(try.Get(p.memory("VmRSS:")))/(1<<20))
-		b.add(run, at("peak RSS, "+thousands(n)+" objects", "MiB"), colBridge, float64(try.Get(p.peak()))/(1<<20))
+		at := func(metric string) row { return row{"a replica at rest", metric, "MiB"} }
+		b.add(run, at("RSS, "+thousands(n)+" objects"), colBridge, float64(try.Get(p.memory("VmRSS:")))/(1<<20))
+		b.add(run, at("peak RSS, "+thousands(n)+" objects"), colBridge, float64(try.Get(p.peak()))/(1<<20))
 		try.Do(p.stop())
 
 		// The log gets keys that are gone: nothing is written for them.
@@ -458,9 +458,9 @@ func (b *bench) replicaMemory(ctx context.Context, run int) error {
 		}))
 		p = try.Get(b.startReplica(r, "held"))
 		try.Do(r.settledAt(ctx, p, n))
-		b.add(run, at("RSS, "+thousands(n+b.replicaKeys)+" keys", "MiB"), colBridge,
+		b.add(run, at("RSS, "+thousands(n+b.replicaKeys)+" keys"), colBridge,
 			float64(try.Get(p.memory("VmRSS:")))/(1<<20))
-		b.add(run, at("peak RSS, "+thousands(n+b.replicaKeys)+" keys", "MiB"), colBridge,
+		b.add(run, at("peak RSS, "+thousands(n+b.replicaKeys)+" keys"), colBridge,
 			float64(try.Get(p.peak()))/(1<<20))
 	})
 }

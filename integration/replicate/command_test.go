@@ -19,8 +19,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// replicaFile writes a file with a replica of the ConfigMaps of a namespace, and returns its path and the address of the
-// process's server.
+// replicaFile writes a file with a replica of the ConfigMaps of a namespace, and returns its path and the address of
+// the process's server.
 func (c *clusters) replicaFile(ns, more string) (path, server string) {
 	c.t.Helper()
 	dir := c.t.TempDir()

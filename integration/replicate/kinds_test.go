@@ -5,6 +5,7 @@ package replicate
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -45,12 +46,19 @@ var kindsWithoutManifest = map[string]string{
 
 // namedKinds are left out where nothing but a wildcard selects them. The test names them.
 var namedKinds = []schema.GroupResource{
-	{Resource: "nodes"}, {Resource: "events"}, {Resource: "endpoints"}, {Resource: "persistentvolumes"},
-	{Group: "discovery.k8s.io", Resource: "endpointslices"}, {Group: "apps", Resource: "controllerrevisions"},
-	{Group: "coordination.k8s.io", Resource: "leases"}, {Group: "storage.k8s.io", Resource: "csinodes"},
+	{Resource: "nodes"},
+	{Resource: "events"},
+	{Resource: "endpoints"},
+	{Resource: "persistentvolumes"},
+	{Group: "discovery.k8s.io", Resource: "endpointslices"},
+	{Group: "apps", Resource: "controllerrevisions"},
+	{Group: "coordination.k8s.io", Resource: "leases"},
+	{Group: "storage.k8s.io", Resource: "csinodes"},
 	{Group: "storage.k8s.io", Resource: "csistoragecapacities"},
-	{Group: "storage.k8s.io", Resource: "volumeattachments"}, {Group: "resource.k8s.io", Resource: "resourceslices"},
-	{Group: "networking.k8s.io", Resource: "ipaddresses"}, {Group: "networking.k8s.io", Resource: "servicecidrs"},
+	{Group: "storage.k8s.io", Resource: "volumeattachments"},
+	{Group: "resource.k8s.io", Resource: "resourceslices"},
+	{Group: "networking.k8s.io", Resource: "ipaddresses"},
+	{Group: "networking.k8s.io", Resource: "servicecidrs"},
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"},
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"},
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
@@ -205,7 +213,7 @@ func documents(t *testing.T, path string) (all []map[string]any) {
 	for {
 		var object map[string]any
 		err := d.Decode(&object)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all
 		}
 		require.NoError(t, err, path)

@@ -60,7 +60,7 @@ func (l *line) idProblem(lost bool) string {
 		return fmt.Sprintf("the id is not %s with what may follow it", base)
 	case l.Reason == "resync" && !again:
 		return "a repetition without .r in its id"
-	case again && l.Reason != "resync" && l.Reason != "repair" && !(lost && l.op == Deleted):
+	case again && l.Reason != "resync" && l.Reason != "repair" && (!lost || l.op != Deleted):
 		return "it is no repetition, and has .r in its id"
 	case (l.Type == typeRejected) != strings.HasSuffix(end, ".rejected"):
 		return "only a rejected event's id ends in .rejected"

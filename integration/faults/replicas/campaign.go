@@ -341,8 +341,8 @@ func (r *Result) String() string {
 		slowest = max(slowest, s)
 	}
 	text := fmt.Sprintf("round %d: %d faults in %.0f s, %d changes, %d created, %d updated, %d deleted, %d late, new "+
-		"objects reach the target within %.1f s, equal after %.1f s, violations: %v", r.Round, len(r.Faults), r.Seconds, r.Changes,
-		r.Creates, r.Updates, r.Deletes, len(r.Late), slowest, r.Converged, r.Violations)
+		"objects reach the target within %.1f s, equal after %.1f s, violations: %v", r.Round, len(r.Faults), r.Seconds,
+		r.Changes, r.Creates, r.Updates, r.Deletes, len(r.Late), slowest, r.Converged, r.Violations)
 	if r.Failed != "" {
 		text += "\n  FAILED: " + r.Failed
 	}

@@ -369,8 +369,8 @@ func (c *change) String() string {
 	return fmt.Sprintf("%s (revision %d of era %d)", c.key, c.rev, c.era)
 }
 
-// cameBack reports whether the log tells by a time that an object exists again that had ended. Something may keep it from
-// being created in the target.
+// cameBack reports whether the log tells by a time that an object exists again that had ended. Something may keep it
+// from being created in the target.
 func cameBack(log []entry, ended, by time.Time) (back bool) {
 	for i := range log {
 		if e := &log[i]; e.recorded.After(ended) && !e.recorded.After(by) {

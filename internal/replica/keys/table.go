@@ -131,7 +131,8 @@ func (t *Table) Written(id ID, ends uint8, a Actual) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.identity(id)
-	if t.rows.at(id).ends != ends || t.rows.at(id).have.owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
+	r := t.rows.at(id)
+	if r.ends != ends || r.have.owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
 		return // somebody has changed it since
 	}
 	t.set(id, a)
