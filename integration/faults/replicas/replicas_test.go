@@ -21,16 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// byHand skips a test that belongs to no tier yet.
-func byHand(t *testing.T) {
-	t.Helper()
-	if os.Getenv("KUBE_EVENTBRIDGE_REPLICA_FAULTS") == "" {
-		t.Skip("set KUBE_EVENTBRIDGE_REPLICA_FAULTS=1 to break replicas; 10 minutes")
-	}
-}
-
 func TestReplica_keeps_its_promises_under_faults(t *testing.T) {
-	byHand(t)
+	rig.Tier(t, rig.Nightly)
 	controlplane.BinariesForTest(t)
 	results := play(t, Options{
 		Binary: rig.ProgramForTest(t), Once: true, PerRound: 12,
@@ -43,7 +35,7 @@ func TestReplica_keeps_its_promises_under_faults(t *testing.T) {
 
 // Replicators that were broken on purpose are found, each for what it does.
 func TestCampaign_finds_broken_replicators(t *testing.T) {
-	byHand(t)
+	rig.Tier(t, rig.Nightly)
 	controlplane.BinariesForTest(t)
 	root := must.Get(controlplane.Root())(t)
 	for name, c := range map[string]struct {
