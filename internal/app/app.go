@@ -24,7 +24,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -166,7 +166,7 @@ func Run(ctx context.Context, o Options) error {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	if p.replicator != nil {
-		p.registry.MustRegister(replica.Metrics(p.replicator.replicas))
+		p.registry.MustRegister(remote.Metrics(p.replicator.replicas))
 		g.Go(func() error {
 			if err := p.replicator.lead(work); err != nil { // the pipelines go on
 				p.log.Error("replication has ended", "err", err)

@@ -50,7 +50,7 @@ func Replicate(ctx context.Context, o Options) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		replica.Metrics(p.replicas))
+		remote.Metrics(p.replicas))
 	registerClientMetrics(registry)
 	registerBuildInfo(registry, o.Build)
 	group, ctx := errgroup.WithContext(ctx)

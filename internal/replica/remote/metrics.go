@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+package remote
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 )
 
 // collector tells how replicas are, when it is asked.
 type collector struct {
-	replicas                                                                 []*Replica
+	replicas                                                                 []*replica.Replica
 	running, caughtUp, lag, pending, objects, heldDeletes, heldEpoch, parked *prometheus.Desc
 	writes                                                                   *prometheus.Desc
 }
 
 // Metrics returns the metrics of replicas. One that does not run in this process has only replica_running.
-func Metrics(replicas []*Replica) prometheus.Collector {
+func Metrics(replicas []*replica.Replica) prometheus.Collector {
 	return &collector{
 		replicas: replicas, running: metric.NewDesc("replica_running"), caughtUp: metric.NewDesc("replica_caught_up"),
 		lag: metric.NewDesc("replica_lag_seconds"), pending: metric.NewDesc("replica_pending_objects"),
