@@ -28,6 +28,19 @@ func TestPrune_waits_until_the_target_is_listed(t *testing.T) {
 	assert.Equal(t, keys.Whole, g.row("told").Desired.Claim)
 }
 
+// Some objects of the scope may not have been told.
+func TestPrune_needs_a_resync_that_is_complete(t *testing.T) {
+	g := newRig(t, nil)
+	cutShort := marker(event.ResyncCompleted, 0)
+	cutShort.Data = `{"n":1,"complete":false}`
+	g.tell(marker(event.ResyncStarted, 0), cutShort)
+	g.has("left", at(1, 9))
+	g.synced()
+	g.catchUp(t.Context())
+	g.pruning.Wait()
+	assert.Equal(t, keys.Unknown, g.row("left").Desired.Claim)
+}
+
 func TestPrune_ends_also_what_is_not_written_yet(t *testing.T) {
 	g := newRig(t, nil)
 	g.tell(is("left", at(1, 10)), marker(event.ResyncStarted, 0), marker(event.ResyncCompleted, 0))
