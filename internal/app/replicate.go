@@ -186,6 +186,8 @@ func (p *replicator) unready() string {
 		s, running := r.Status()
 		why := ""
 		switch {
+		case !running && s.Problems["target"] != "":
+			why = "it is starting: " + s.Problems["target"]
 		case !running:
 			why = "it does not run"
 		case !s.CaughtUp:

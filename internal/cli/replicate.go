@@ -32,12 +32,12 @@ func newReplicateCommand(s *cmdutil.Streams) *cobra.Command {
 		Long: "Read the logs that the file's replicas name, and keep the objects that they select in the cluster of the " +
 			"file as in the cluster\nthat the log is of.\n\n" +
 			"With --dry-run print what would be created, changed and deleted, write nothing, and end with 1 if there is " +
-			"anything.\n\nThe first SIGINT or SIGTERM stops reading and waits for what is under way; the second ends the " +
+			"anything. A changed file takes a restart.\n\nThe first SIGINT or SIGTERM stops reading and waits for what is under way; the second ends the " +
 			"process at once.",
 		Example: "  kube-eventbridge replicate --config replica.yaml\n" +
 			"  kube-eventbridge replicate --config replica.yaml --dry-run\n" +
 			"  kube-eventbridge replicate status\n  kube-eventbridge replicate resume shop",
-		Args: cmdutil.NoArgs("replicas are in the file: --config FILE"),
+		Args: cmdutil.NoArgs("kube-eventbridge replicate --config {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadReplicas(s, file)
 			if err != nil {
@@ -109,7 +109,7 @@ func newReplicateStatusCommand(s *cmdutil.Streams) *cobra.Command {
 		Use:     "status [--config FILE | --server ADDRESS]",
 		Short:   "Say how the replicas of a process that runs are, and which objects wait",
 		Example: "  kube-eventbridge replicate status\n  kube-eventbridge replicate status -o json",
-		Args:    cmdutil.NoArgs("the process is named by --config FILE or --server ADDRESS"),
+		Args:    cmdutil.NoArgs("kube-eventbridge replicate status --server {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.askReplicas(cmd.Context(), s, output, remote.Ask)
 		},
@@ -129,7 +129,12 @@ func newReplicateResumeCommand(s *cmdutil.Streams) *cobra.Command {
 			"whose etcd was restored or\nwhose cluster was rebuilt. What is released stays released when the process is " +
 			"started again. What comes later is guarded as before.\nLook at replicate status first.",
 		Example: "  kube-eventbridge replicate resume shop",
-		Args:    cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return exit.Usagef("resume takes the name of one replica, or none for all: there are %d", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) > 0 {
@@ -154,6 +159,10 @@ func (f *bridgeFlags) askReplicas(
 		return err
 	}
 	all, err := ask(ctx, server)
+	var refused *remote.RefusedError
+	if errors.As(err, &refused) {
+		return refused
+	}
 	if err != nil {
 		return unreached("ask for replicas", err, server, from)
 	}
@@ -187,10 +196,12 @@ func printReplicas(w io.Writer, all []remote.Replica) error {
 
 func replicaLine(r *remote.Replica) string {
 	switch {
+	case !r.Running && len(r.Problems) > 0:
+		return r.Name + ": is starting" + problemLines(r)
 	case !r.Running:
 		return r.Name + ": does not run in this process"
 	case !r.CaughtUp:
-		return r.Name + ": reads the log up to its end"
+		return r.Name + ": reads the log up to its end" + problemLines(r)
 	}
 	line := r.Name + ": " + cmdutil.Counted(r.Objects, "object") + ", " + strconv.Itoa(r.Pending) + " pending"
 	if r.Lag > 0 {
@@ -205,8 +216,13 @@ func replicaLine(r *remote.Replica) string {
 	if r.HeldEpoch != 0 {
 		line += "; STOPPED: the source's versions begin again"
 	}
+	return line + problemLines(r)
+}
+
+// problemLines says what cannot be reached, a line for each.
+func problemLines(r *remote.Replica) (lines string) {
 	for _, part := range slices.Sorted(maps.Keys(r.Problems)) {
-		line += "\n  " + part + ": " + r.Problems[part]
+		lines += "\n  " + part + ": " + r.Problems[part]
 	}
-	return line
+	return lines
 }

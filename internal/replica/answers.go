@@ -72,7 +72,11 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 		return again
 	}
 	if o.res.rules(o.row.Namespace).Status && wanted["status"] != nil {
-		actual = o.writeStatus(ctx, wanted, actual)
+		var res result
+		if actual, res = o.writeStatus(ctx, wanted, actual); res != settled {
+			o.table.Fetched(o.id, o.row.Ends, actual)
+			return res
+		}
 	}
 	o.table.Written(o.id, o.row.Ends, actual)
 	if do == plan.Verify && actual.Version != o.row.Actual.Version {
@@ -210,24 +214,34 @@ func (o *object) recreate(ctx context.Context) result {
 	return o.after(ctx, plan.Recreate, a, nil)
 }
 
-// writeStatus writes the status, where it is a subresource, and returns the object as it is then.
-func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual keys.Actual) keys.Actual {
+// writeStatus writes the status where it is a subresource. It returns the object as it is then, and what came of it:
+// settled where nothing is left to be done. Fields of the status that others own stay theirs.
+func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual keys.Actual) (keys.Actual, result) {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": wanted["apiVersion"], "kind": wanted["kind"], "status": wanted["status"],
 		"metadata": map[string]any{"name": o.place().Name},
 	})
 	if err != nil {
-		return actual
+		return actual, o.park(waiting.Invalid, err.Error())
 	}
 	a, err := o.target.ApplyStatus(ctx, o.place(), body, types.UID(actual.UID), actual.Version, o.cfg.Force)
-	if err != nil || a.Outcome != write.Done {
-		return actual // a kind without the subresource has its status written with the rest
-	}
-	object, err := decode(a.Object)
 	if err != nil {
-		return actual
+		return actual, later
 	}
-	return o.actualOf(o.res, o.row.Key, object)
+	o.counts.add("status-" + string(a.Outcome))
+	switch a.Outcome { //nolint:exhaustive // others are below
+	case write.Done:
+		if object, err := decode(a.Object); err == nil {
+			return o.actualOf(o.res, o.row.Key, object), settled
+		}
+		return actual, later
+	case write.NoResource, write.Conflict: // without the subresource the status is written with the rest
+		return actual, settled
+	case write.Invalid, write.Denied, write.Forbidden, write.Failed, write.TooLarge:
+		return actual, o.parkAWhile(waiting.Status, a.Message)
+	default:
+		return actual, later
+	}
 }
 
 // parkAWhile parks the object, and has it looked at again after a time that grows.

@@ -49,7 +49,11 @@ func (p *Replica) compareOnce(ctx context.Context, tell func(Difference) error) 
 		return err
 	}
 	defer opened.Close()
-	r, err := newRun(ctx, &p.cfg, opened)
+	released, err := p.loadState(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := newRun(&p.cfg, opened, released)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	}
 	cfg.withDefaults()
 	g := &rig{t: t, log: &replicatest.Log{}}
-	g.run = must.Get(newRun(t.Context(), &cfg, g.log))(t)
+	g.run = must.Get(newRun(&cfg, g.log, Released{}))(t)
 	t.Cleanup(func() {
 		g.queue.ShutDown()
 		g.pruning.Wait()

@@ -35,6 +35,8 @@ type Replica struct {
 
 	mu  sync.Mutex
 	now *run // nil while it does not run
+	// starting is why it does not run yet; nil where it does, or shall not.
+	starting error
 }
 
 // New returns a replica that does nothing until Run.
@@ -83,7 +85,11 @@ func (p *Replica) runOnce(ctx context.Context) error {
 		return err
 	}
 	defer opened.Close()
-	r, err := newRun(ctx, &p.cfg, opened)
+	released, err := p.loadState(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := newRun(&p.cfg, opened, released)
 	if err != nil {
 		return err
 	}
@@ -167,11 +173,7 @@ const (
 	firstLook, lastLook   = time.Second, 5 * time.Minute
 )
 
-func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
-	released, err := loadState(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
+func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 	client, err := kube.NewClient(cfg.Target)
 	if err != nil {
 		return nil, err
@@ -213,17 +215,25 @@ func newRun(ctx context.Context, cfg *Config, opened Log) (*run, error) {
 }
 
 // loadState waits for what a person has released.
-func loadState(ctx context.Context, cfg *Config) (Released, error) {
+func (p *Replica) loadState(ctx context.Context) (Released, error) {
+	defer p.setStarting(nil)
 	for backoff := (kube.Backoff{}); ; {
-		released, err := cfg.State.Load(ctx)
+		released, err := p.cfg.State.Load(ctx)
 		if err == nil {
 			return released, nil
 		}
-		cfg.Logger.Warn("the replica waits for its state", slog.Any("error", err))
+		p.setStarting(err)
+		p.cfg.Logger.Warn("the replica waits for its state", slog.Any("error", err))
 		if err := backoff.Wait(ctx, err); err != nil {
 			return Released{}, err
 		}
 	}
+}
+
+func (p *Replica) setStarting(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.starting = err
 }
 
 func (r *run) run(ctx context.Context) error {

@@ -57,7 +57,11 @@ func (p *Replica) Name() string { return p.cfg.Name }
 func (p *Replica) Status() (s Status, ok bool) {
 	r := p.current()
 	if r == nil {
-		return Status{Name: p.cfg.Name}, false
+		s = Status{Name: p.cfg.Name}
+		if err := p.startError(); err != nil {
+			s.Problems = map[string]string{"target": err.Error()}
+		}
+		return s, false
 	}
 	s = Status{Name: p.cfg.Name, Parked: r.parked.ByReason(), HeldDeletes: r.deletes.Held(), HeldEpoch: r.epochs.Holds()}
 	s.Keys, s.Objects = r.table.Len()
@@ -121,6 +125,12 @@ func (p *Replica) Resume(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (p *Replica) startError() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.starting
 }
 
 func (p *Replica) current() *run {

@@ -3,10 +3,9 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 
@@ -28,6 +27,12 @@ func Resume(ctx context.Context, server, name string) ([]Replica, error) {
 	return ask(ctx, server, ResumePath, http.MethodPost, query)
 }
 
+// RefusedError is a process's answer that it does not do what it is asked for.
+type RefusedError struct{ text string }
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.text }
+
 func ask(ctx context.Context, server, path, method string, query url.Values) ([]Replica, error) {
 	client, err := endpoint.NewClient(server, path)
 	if err != nil {
@@ -44,9 +49,9 @@ func ask(ctx context.Context, server, path, method string, query url.Values) ([]
 	}
 	switch err := json.Unmarshal(answer.Body, &said); {
 	case err == nil && said.Error != "":
-		return nil, fmt.Errorf("the process refuses: %s", inert.Line(said.Error))
+		return nil, &RefusedError{inert.Line(said.Error)}
 	case answer.Code == http.StatusForbidden:
-		return nil, errors.New("the process refuses: " + inert.Line(string(answer.Body)))
+		return nil, &RefusedError{inert.Line(string(bytes.TrimSpace(answer.Body)))}
 	case err != nil || said.Replicas == nil:
 		return nil, answer.Stranger("has replicas")
 	}

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 )
@@ -95,7 +96,12 @@ func resume(replicas []*replica.Replica, r *http.Request) (code int, err error) 
 		}
 	}
 	if !found {
-		return http.StatusNotFound, fmt.Errorf("there is no replica %q", wanted)
+		var names []string
+		for _, one := range replicas {
+			names = append(names, one.Name())
+		}
+		return http.StatusNotFound, fmt.Errorf("there is no replica %q; valid: %s", strings.Join(wanted, ", "),
+			strings.Join(names, ", "))
 	}
 	return http.StatusOK, nil
 }

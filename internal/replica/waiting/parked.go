@@ -30,6 +30,7 @@ const (
 	HeldEpoch   plan.Reason = "held-epoch" // of a comparison: a replica that runs tells it of all at once
 	NotListed   plan.Reason = "not-listed" // of a comparison too: the target does not let its objects be listed
 	BodyMissing plan.Reason = "body-missing"
+	Status      plan.Reason = "status" // the API server refuses the status
 )
 
 // Key says why a key waits.
