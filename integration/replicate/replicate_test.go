@@ -77,9 +77,9 @@ func TestReplica_rules(t *testing.T) {
 	c := newClusters(t, `[{resource: configmaps}, {resource: "*.example.com"}]`)
 	for name, test := range map[string]func(*clusters, string){
 		"fields of others are left":              yields,
-		"what is there and not ours is left":     refuses,
-		"what is there is adopted":               adopts,
-		"what is there is overwritten":           overwrites,
+		"an object of others is left":            refuses,
+		"an object of others is adopted":         adopts,
+		"an object of others is overwritten":     overwrites,
 		"a namespace that is missing is awaited": namespaceMissing,
 		"what is detached is never deleted":      detached,
 		"deletes above the limit are held":       heldDeletes,
@@ -119,7 +119,7 @@ func yields(c *clusters, ns string) {
 	_, err := c.from.CoreV1().ConfigMaps(ns).Patch(c.t.Context(), "a", types.MergePatchType,
 		[]byte(`{"data":{"value":"2","other":"x"}}`), metav1.PatchOptions{})
 	require.NoError(c.t, err)
-	rig.Poll(c.t, "the field that nobody else owns", func() (bool, string) {
+	rig.Poll(c.t, "the field that no other manager owns", func() (bool, string) {
 		got, err := c.to.CoreV1().ConfigMaps(ns).Get(c.t.Context(), "a", metav1.GetOptions{})
 		return err == nil && got.Data["other"] == "x" && got.Data["value"] == "theirs", fmt.Sprint(got.Data, err)
 	})

@@ -24,7 +24,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink/stdout"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -165,15 +164,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	work, stop := context.WithCancel(ctx)
 	defer stop()
-	if p.replicator != nil {
-		p.registry.MustRegister(remote.Metrics(p.replicator.replicas))
-		g.Go(func() error {
-			if err := p.replicator.lead(work); err != nil { // the pipelines go on
-				p.log.Error("replication has ended", "err", err)
-			}
-			return nil
-		})
-	}
+	g.Go(func() error { return p.replicator.beside(work, p.registry) })
 	stopped := context.AfterFunc(serving, stop)
 	defer stopped()
 	g.Go(func() error {

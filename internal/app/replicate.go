@@ -100,6 +100,18 @@ func newReplicator(cfg *config.Config, build Build, log *slog.Logger) (p *replic
 	return p, err
 }
 
+// beside replicates beside pipelines until ctx ends. What ends a replica does not end them: it is logged. P may be nil.
+func (p *replicator) beside(ctx context.Context, registry *prometheus.Registry) error {
+	if p == nil {
+		return nil
+	}
+	registry.MustRegister(remote.Metrics(p.replicas))
+	if err := p.lead(ctx); err != nil {
+		p.log.Error("replication has ended", "err", err)
+	}
+	return nil
+}
+
 // lead replicates, while this process leads if several may.
 func (p *replicator) lead(ctx context.Context) error {
 	if p.candidate == nil {

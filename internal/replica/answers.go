@@ -229,7 +229,7 @@ func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual 
 		return actual, later
 	}
 	o.counts.add("status-" + string(a.Outcome))
-	switch a.Outcome { //nolint:exhaustive // others are below
+	switch a.Outcome {
 	case write.Done:
 		if object, err := decode(a.Object); err == nil {
 			return o.actualOf(o.res, o.row.Key, object), settled

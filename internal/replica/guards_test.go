@@ -102,7 +102,7 @@ func TestResume_releases_only_what_a_person_was_told(t *testing.T) {
 	require.NoError(t, p.Resume(t.Context()))
 	assert.Zero(t, g.epochs.Holds())
 	row := g.row("c00")
-	assert.False(t, g.allowed(&row), "nobody was told how many would be deleted")
+	assert.False(t, g.allowed(&row), "no person was told how many would be deleted")
 	require.NoError(t, p.Resume(t.Context()))
 	assert.True(t, g.allowed(&row))
 }
