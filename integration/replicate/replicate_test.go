@@ -152,16 +152,21 @@ func adopts(c *clusters, ns string) {
 func overwrites(c *clusters, ns string) {
 	c.both(ns)
 	create(c.t, c.from, ns, "a=1")
-	create(c.t, c.to, ns, "a=theirs")
+	create(c.t, c.to, ns, "a=theirs", "b=1")
 	_, err := c.to.CoreV1().ConfigMaps(ns).Patch(c.t.Context(), "a", types.MergePatchType,
 		[]byte(`{"data":{"more":"x"}}`), metav1.PatchOptions{})
 	require.NoError(c.t, err)
+	create(c.t, c.from, ns, "b=1")
 	r, _ := c.configMaps(ns, func(cfg *replica.Config) { cfg.Existing = plan.Overwrite })
-	awaitValues(c.t, c.to, ns, "a=1")
+	awaitValues(c.t, c.to, ns, "a=1 b=1")
 	assert.NotContains(c.t, must.Get(c.to.CoreV1().ConfigMaps(ns).Get(c.t.Context(), "a", metav1.GetOptions{}))(c.t).Data,
 		"more")
-	create(c.t, c.from, ns, "a=2")
-	awaitValues(c.t, c.to, ns, "a=2")
+	create(c.t, c.from, ns, "a=2", "b=2")
+	awaitValues(c.t, c.to, ns, "a=2 b=2") // b had the right value before, and another manager
+	_, err = c.from.CoreV1().ConfigMaps(ns).Patch(c.t.Context(), "b", types.MergePatchType, []byte(`{"data":null}`),
+		metav1.PatchOptions{})
+	require.NoError(c.t, err)
+	awaitValues(c.t, c.to, ns, "a=2 b=")
 	settled(c.t, r)
 }
 

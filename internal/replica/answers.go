@@ -126,7 +126,7 @@ func (o *object) existing(ctx context.Context, actual keys.Actual, wanted map[st
 		return o.adopt(ctx, wanted)
 	case o.cfg.Existing == plan.Overwrite:
 		o.row.Actual = actual
-		return replacing{o}.put(ctx, plan.Change, wanted)
+		return replacing{o}.overwrite(ctx, wanted)
 	default:
 		return o.parkAWhile(waiting.Exists, "an object of somebody else has the name")
 	}
