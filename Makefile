@@ -75,6 +75,10 @@ help: ## Show this help
 demo: ## Show the whole way on a real API server; DEMO_KEEP=1 leaves it running
 	@cd integration && CGO_ENABLED=0 $(GO) run -trimpath ./cmd/demo
 
+.PHONY: demo-replicate
+demo-replicate: ## Show two clusters, a failover and a failback; DEMO_KEEP=1 leaves them running
+	@cd integration && CGO_ENABLED=0 $(GO) run -trimpath ./cmd/demo replicate
+
 .PHONY: build
 build: ## Build a static binary, bin/kube-eventbridge
 	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/kube-eventbridge ./cmd/kube-eventbridge

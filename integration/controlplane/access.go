@@ -58,25 +58,32 @@ func (c *ControlPlane) Kubeconfig(dir string) (string, error) {
 // and others, and returns its path. Only the owner can read it. A file that is there is replaced.
 func WriteKubeconfig(cfg *rest.Config, path string) (string, error) {
 	const name = "kube-eventbridge-test"
-	data, err := clientcmd.Write(clientcmdapi.Config{
-		CurrentContext: name,
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: cfg.Host, CertificateAuthorityData: cfg.CAData}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+	return path, WriteContexts(path, map[string]*rest.Config{name: cfg}, name)
+}
+
+// WriteContexts is [WriteKubeconfig] for several clusters, by the names of their contexts.
+func WriteContexts(path string, contexts map[string]*rest.Config, current string) error {
+	all := clientcmdapi.NewConfig()
+	all.CurrentContext = current
+	for name, cfg := range contexts {
+		all.Clusters[name] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+		all.AuthInfos[name] = &clientcmdapi.AuthInfo{
 			ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData,
 			ClientCertificate: cfg.CertFile, ClientKey: cfg.KeyFile,
-		}},
-		Contexts: map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-	})
+		}
+		all.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	}
+	data, err := clientcmd.Write(*all)
 	if err != nil {
-		return "", fmt.Errorf("encode kubeconfig: %w", err)
+		return fmt.Errorf("encode kubeconfig: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // an old file would keep its mode
-		return "", fmt.Errorf("write kubeconfig: %w", err)
+		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return "", fmt.Errorf("write kubeconfig: %w", err)
+		return fmt.Errorf("write kubeconfig: %w", err)
 	}
-	return path, nil
+	return nil
 }
 
 // Revision returns etcd's current revision: the resourceVersion of the last write.

@@ -2,7 +2,8 @@
 
 // Command demo shows kube-eventbridge on a real API server: it builds and starts what it needs, changes things, shows
 // the events as they arrive in the log, stops the bridge, changes and deletes more, starts it again, and checks that
-// the log has everything once. Nothing outside its own temporary directory and the repository's .cache is touched, and
+// the log has everything once. With the argument replicate there are two clusters: one follows the other, stands in for
+// it, and hands back. Nothing outside its own temporary directory and the repository's .cache is touched, and
 // everything listens on free ports of 127.0.0.1.
 //
 // It exits with 0 only if every check holds. DEMO_KEEP=1 leaves everything running afterwards, until SIGINT or SIGTERM.
@@ -10,59 +11,71 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s := newScreen(os.Stdout)
-	if !demo(ctx, s, os.Getenv("DEMO_KEEP") != "") {
+	what := "events"
+	if len(os.Args) > 1 {
+		what = os.Args[1]
+	}
+	if what != "events" && what != "replicate" || len(os.Args) > 2 {
+		fmt.Fprintln(os.Stderr, "usage: demo [events | replicate]")
+		os.Exit(2)
+	}
+	if !demo(ctx, newScreen(os.Stdout), what, os.Getenv("DEMO_KEEP") != "") {
 		os.Exit(1)
 	}
 }
 
+// show is a demo: what is started, what happens, and what has to hold then.
+type show interface {
+	// perform starts everything and lets it happen; it returns whether all checks hold.
+	perform(ctx context.Context) (bool, error)
+	// invite says how to look at what keeps running.
+	invite()
+	// close ends all processes that run.
+	close() error
+}
+
 // demo returns whether all went well and all checks hold.
-func demo(ctx context.Context, s *screen, keep bool) bool {
-	s.say("%s\nEvery change in a cluster, as a CloudEvent, once, in order, in your log.", s.bold("kube-eventbridge"))
-	st, err := newStage(ctx, s)
+func demo(ctx context.Context, s *screen, what string, keep bool) bool {
+	s.say("%s\n%s", s.bold("kube-eventbridge"), map[string]string{
+		"events":    "Every change in a cluster, as a CloudEvent, once, in order, in your log.",
+		"replicate": "A cluster that another one can be replaced by, kept by what the log says.",
+	}[what])
+	b, err := prepare(ctx, s)
 	if err != nil {
 		return failed(ctx, s, err)
 	}
-	good, err := perform(ctx, st)
+	var shown show = newPlay(&stage{base: b})
+	if what == "replicate" {
+		shown = newFailover(b)
+	}
+	good, err := shown.perform(ctx)
 	if err != nil {
 		good = failed(ctx, s, err)
 	}
 	if keep && err == nil {
-		st.invite()
+		shown.invite()
 		<-ctx.Done()
 	}
-	if err := st.close(); err != nil {
+	if err := errors.Join(shown.close(), b.closeFiles()); err != nil {
 		good = failed(ctx, s, err)
 	}
 	if good || ctx.Err() != nil {
-		_ = os.RemoveAll(st.dir) // what is left in a temporary directory does no harm
+		_ = os.RemoveAll(b.dir) // what is left in a temporary directory does no harm
 	} else {
-		s.say("\nThe configuration and what the processes printed: %s", st.dir)
+		s.say("\nThe configuration and what the processes printed: %s", b.dir)
 	}
 	return good
-}
-
-// perform starts everything and plays the play; it returns whether all checks hold.
-func perform(ctx context.Context, st *stage) (bool, error) {
-	began := time.Now()
-	p := newPlay(st)
-	err := try.Run(func(*try.Scope) {
-		st.start(ctx)
-		p.run(ctx)
-	})
-	return err == nil && p.summary(time.Since(began)), err
 }
 
 // failed says why, and is never good.

@@ -46,10 +46,15 @@ type change struct {
 
 func newPlay(st *stage) *play { return &play{stage: st} }
 
-func (p *play) run(ctx context.Context) {
-	for _, act := range []func(context.Context) error{p.opening, p.live, p.custom, p.absence, p.comeback} {
-		try.Do(act(ctx))
-	}
+func (p *play) perform(ctx context.Context) (bool, error) {
+	began := time.Now()
+	err := try.Run(func(*try.Scope) {
+		p.start(ctx)
+		for _, act := range []func(context.Context) error{p.opening, p.live, p.custom, p.absence, p.comeback} {
+			try.Do(act(ctx))
+		}
+	})
+	return err == nil && p.summary(time.Since(began)), err
 }
 
 // opening waits for the snapshots, after which every change is an event of its own.
@@ -71,7 +76,7 @@ func (p *play) opening(ctx context.Context) error {
 
 func (p *play) live(ctx context.Context) error {
 	p.screen.heading("Changes, as they happen")
-	return p.perform(ctx,
+	return p.do(ctx,
 		p.create(configMaps, "settings", object{"data": object{"colour": "green", "size": "1"}}),
 		p.patch(configMaps, "settings", object{"data": object{"colour": "blue"}}),
 		p.create(configMaps, "scratch", object{"data": object{"note": "soon gone"}}),
@@ -86,7 +91,7 @@ func (p *play) live(ctx context.Context) error {
 func (p *play) custom(ctx context.Context) error {
 	p.screen.heading("A resource that did not exist when the bridge started")
 	try.Do(p.define(ctx))
-	return p.perform(ctx,
+	return p.do(ctx,
 		p.create(widgets, "round", object{"spec": object{"corners": 0}}),
 		p.create(widgets, "square", object{"spec": object{"corners": 3}}),
 		p.patch(widgets, "square", object{"spec": object{"corners": 4}}),
@@ -126,7 +131,7 @@ func (p *play) comeback(ctx context.Context) error {
 	try.Do(p.shown(ctx))
 	p.screen.say("    everything there %s after its start", round(p.caught))
 	// A change of each resource: had anything been repeated, it would be in the log before these.
-	return p.perform(ctx,
+	return p.do(ctx,
 		p.patch(configMaps, "settings", object{"data": object{"colour": "gold"}}),
 		p.patch(deployments, "web", object{"spec": object{"replicas": 2}}),
 		p.patch(widgets, "square", object{"spec": object{"corners": 5}}),
@@ -134,8 +139,8 @@ func (p *play) comeback(ctx context.Context) error {
 	)
 }
 
-// perform does one step after the other and waits until its event is in the log and on the screen.
-func (p *play) perform(ctx context.Context, steps ...step) error {
+// do does one step after the other and waits until its event is in the log and on the screen.
+func (p *play) do(ctx context.Context, steps ...step) error {
 	for _, do := range steps {
 		try.Do(do(ctx))
 		try.Do(p.arrived(ctx))

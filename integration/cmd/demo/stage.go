@@ -14,17 +14,13 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
-	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/port"
 )
 
 // stage is everything that runs: a control plane, the bridge, and somebody who reads the log.
 type stage struct {
-	screen     *screen
-	dir        string
-	binaries   string
-	program    string
+	*base
 	config     string
 	kubeconfig string
 	// server is the address of the bridge's HTTP server.
@@ -36,29 +32,6 @@ type stage struct {
 	tail    *program
 	lines   atomic.Int64 // events that tail has shown
 	log     *eventLog
-	files   []*os.File
-}
-
-// newStage builds what is missing.
-func newStage(ctx context.Context, s *screen) (*stage, error) {
-	s.heading("Getting ready")
-	binaries, err := controlplane.Binaries(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	var program string
-	s.say("  building kube-eventbridge (about a minute the first time) …")
-	if err := s.slowly("building kube-eventbridge", func() (err error) {
-		program, err = rig.Program(ctx, nil)
-		return err
-	}); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "kube-eventbridge-demo-")
-	if err != nil {
-		return nil, fmt.Errorf("make a directory: %w", err)
-	}
-	return &stage{screen: s, dir: dir, binaries: binaries, program: program}, nil
 }
 
 const configuration = `cluster: demo
@@ -125,16 +98,6 @@ func (st *stage) startBridge() {
 	st.bridge = try.Get(startProgram("kube-eventbridge", st.program, args, func(string) {}, log))
 }
 
-// create opens a file for what a process prints; what an earlier one printed stays.
-func (st *stage) create(name string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(st.dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open a log: %w", err)
-	}
-	st.files = append(st.files, f)
-	return f, nil
-}
-
 // await waits until the log satisfies check, or the bridge has ended.
 func (st *stage) await(ctx context.Context, what string, check func(*eventLog) bool) error {
 	return until(ctx, 45*time.Second, what, func(ctx context.Context) (bool, error) {
@@ -170,9 +133,6 @@ func (st *stage) close() error {
 	st.log.close()
 	if st.cluster != nil {
 		err = errors.Join(err, st.cluster.Close())
-	}
-	for _, f := range st.files {
-		err = errors.Join(err, f.Close())
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,20 +28,23 @@ const (
 
 var kinds = map[string]string{
 	"configmaps": "ConfigMap", "secrets": "Secret", "deployments": "Deployment",
-	"widgets": "Widget",
+	"widgets": "Widget", "namespaces": "Namespace",
 }
 
 func (p *play) create(gvr schema.GroupVersionResource, name string, fields object) step {
 	return func(ctx context.Context) error {
 		p.screen.doing("create %s %s", kinds[gvr.Resource], name)
-		o := &unstructured.Unstructured{Object: object{
-			"apiVersion": gvr.GroupVersion().String(), "kind": kinds[gvr.Resource], "metadata": object{"name": name},
-		}}
-		for k, v := range fields {
-			o.Object[k] = v
-		}
+		o := newObject(gvr, name, fields)
 		return p.note(p.client.Resource(gvr).Namespace(namespace).Create(ctx, o, metav1.CreateOptions{FieldManager: manager}))
 	}
+}
+
+func newObject(gvr schema.GroupVersionResource, name string, fields object) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: object{
+		"apiVersion": gvr.GroupVersion().String(), "kind": kinds[gvr.Resource], "metadata": object{"name": name},
+	}}
+	maps.Copy(o.Object, fields)
+	return o
 }
 
 func (p *play) patch(gvr schema.GroupVersionResource, name string, with object) step {
