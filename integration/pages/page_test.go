@@ -21,20 +21,26 @@ const root = "../.."
 // block is a fenced block of a page.
 type block struct {
 	language, text string
-	stop           string // words of the command of a terminal that ends before it
+	stop           []string // words of the commands of terminals that end before it
 	skipped        bool
 }
 
-var fenced = regexp.MustCompile("(?ms)^(?:<!-- (not run|stop): ([^\n]*) -->\n)?```([a-z]*)\n(.*?)^```$")
+var fenced = regexp.MustCompile("(?ms)^((?:<!-- (?:not run|stop): [^\n]* -->\n)*)```([a-z]*)\n(.*?)^```$")
+
+// remark says how a block is run.
+var remark = regexp.MustCompile("<!-- (not run|stop): (.*) -->")
 
 // blocks returns those of a page.
 func blocks(t *testing.T, page string) (all []block) {
 	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(root, page)))(t)
 	for _, m := range fenced.FindAllStringSubmatch(string(text), -1) {
-		b := block{language: m[3], text: m[4], skipped: m[1] == "not run"}
-		if m[1] == "stop" {
-			b.stop = m[2]
+		b := block{language: m[2], text: m[3]}
+		for _, r := range remark.FindAllStringSubmatch(m[1], -1) {
+			if r[1] == "stop" {
+				b.stop = append(b.stop, r[2])
+			}
+			b.skipped = b.skipped || r[1] == "not run"
 		}
 		all = append(all, b)
 	}

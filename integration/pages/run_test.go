@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
@@ -36,10 +38,10 @@ func TestPages_do_what_they_say(t *testing.T) {
 	kubectl := must.Get(controlplane.Kubectl(t.Context(), os.Stderr))(t)
 	for _, page := range []string{
 		"README.md", "docs/install.md", "docs/kafka.md", "docs/high-availability.md", "docs/filters.md", "docs/audit.md",
-		"docs/table.md",
+		"docs/table.md", "docs/replicate.md",
 	} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
-			r := newReader(t, api, kubectl, page == "docs/kafka.md")
+			r := newReader(t, api, kubectl, page)
 			for _, b := range blocks(t, page) {
 				r.block(&b)
 			}
@@ -86,7 +88,7 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-func newReader(t *testing.T, api *controlplane.ControlPlane, kubectl string, kafka bool) *reader {
+func newReader(t *testing.T, api *controlplane.ControlPlane, kubectl, page string) *reader {
 	t.Helper()
 	r := &reader{t: t, dir: t.TempDir()}
 	free := func() string { return fmt.Sprintf("127.0.0.1:%d", must.Get(controlplane.FreePort())(t)) }
@@ -94,7 +96,7 @@ func newReader(t *testing.T, api *controlplane.ControlPlane, kubectl string, kaf
 	embedded := free()
 	pairs := []string{"127.0.0.1:8080", r.server, "127.0.0.1:8081", free(), `":8080"`, r.server}
 	pairs = append(pairs, "s/:8080/:8081/", "s/"+pairs[1]+"/"+pairs[3]+"/")
-	if kafka {
+	if page == "docs/kafka.md" {
 		pairs = append(pairs, "localhost:9092", kafkabroker.ForTest(t, kafkabroker.Config{}).Addresses()[0])
 	} else {
 		pairs = append(pairs, "localhost:4222", rig.NATSForTest(t, nil).Address())
@@ -110,7 +112,7 @@ func newReader(t *testing.T, api *controlplane.ControlPlane, kubectl string, kaf
 	built := []byte("#!/bin/sh\n[ \"$*\" = build ]\n")
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "make"), built, 0o700)) //nolint:gosec // it is run
 	r.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+r.dir, "XDG_STATE_HOME="+r.dir,
-		"KUBECONFIG="+must.Get(api.Kubeconfig(r.dir))(t), "NATS_URL=nats://"+embedded)
+		"KUBECONFIG="+r.kubeconfig(api, page), "NATS_URL=nats://"+embedded)
 	t.Cleanup(func() {
 		for _, term := range r.terminals {
 			r.stop(term)
@@ -123,12 +125,25 @@ func newReader(t *testing.T, api *controlplane.ControlPlane, kubectl string, kaf
 	return r
 }
 
+// kubeconfig has the contexts that a page names: those of two clusters, if it is about two.
+func (r *reader) kubeconfig(api *controlplane.ControlPlane, page string) string {
+	r.t.Helper()
+	if page != "docs/replicate.md" {
+		return must.Get(api.Kubeconfig(r.dir))(r.t)
+	}
+	path := filepath.Join(r.dir, "kubeconfig")
+	require.NoError(r.t, controlplane.WriteContexts(path, map[string]*rest.Config{
+		"east": api.RESTConfig(), "west": controlplane.ForTest(r.t, controlplane.Config{}).RESTConfig(),
+	}, "east"))
+	return path
+}
+
 // block writes a file, runs commands, or compares what they have printed.
 func (r *reader) block(b *block) {
 	r.t.Helper()
 	text := r.addresses.Replace(b.text)
 	for _, term := range r.terminals {
-		if b.stop != "" && strings.Contains(term.command, b.stop) {
+		if slices.ContainsFunc(b.stop, func(words string) bool { return strings.Contains(term.command, words) }) {
 			r.stop(term)
 		}
 	}
@@ -148,8 +163,8 @@ func (r *reader) block(b *block) {
 }
 
 var (
-	goesOn = regexp.MustCompile(`(?m)^\S*kube-eventbridge (run|tail)\b.*\n\z`)
-	reads  = regexp.MustCompile(`(?m)^\S*(kube-eventbridge tail|kcat|kubectl get|curl) `)
+	goesOn = regexp.MustCompile(`(?m)^\S*kube-eventbridge ((run|tail)\b.*|replicate --config \S+)\n\z`)
+	reads  = regexp.MustCompile(`(?m)^\S*(kube-eventbridge (tail|replicate)|kcat|kubectl (.* )?get|curl) `)
 	config = regexp.MustCompile(`--config \S+`)
 	// begun fits what a terminal has printed when it shows each change to come, of two resources.
 	begun = regexp.MustCompile(`(?s)from now on|this was what existed.*this was what existed`)
@@ -202,25 +217,28 @@ func (r *reader) open(text string) {
 		defer close(term.ended)
 		_ = term.process.Wait()
 	}()
-	if !strings.Contains(text, "kube-eventbridge run ") || strings.Contains(text, "-o wide") {
+	of, asked, wanted := config.FindString(text), "kube-eventbridge status ", ""
+	switch {
+	case strings.Contains(text, "kube-eventbridge replicate "):
+		asked, wanted = "kube-eventbridge replicate status ", " 0 pending"
+	case !strings.Contains(text, "kube-eventbridge run ") || strings.Contains(text, "-o wide"):
 		rig.Poll(r.t, "a terminal that shows events", func() (bool, string) {
 			return begun.MatchString(term.out.String()), term.out.String()
 		})
 		return
 	}
-	of := config.FindString(text)
 	if of == "" {
 		of = "--server " + r.server
 	}
 	rig.Poll(r.t, "a bridge that is ready", func() (bool, string) {
 		var out output
-		err := r.sh("kube-eventbridge status "+of, &out)
+		err := r.sh(asked+of, &out)
 		select {
 		case <-term.ended:
 			r.t.Fatalf("it has ended: %s\n%s", text, &term.out)
 		default:
 		}
-		return err == nil, out.String() + term.out.String()
+		return err == nil && strings.Contains(out.String(), wanted), out.String() + term.out.String()
 	})
 }
 
