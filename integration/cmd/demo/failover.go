@@ -49,7 +49,7 @@ func (f *failover) copy(ctx context.Context) {
 	try.Do(f.east.create(ctx, configMaps, "settings", object{"data": object{"colour": "green"}}))
 	try.Do(f.east.create(ctx, configMaps, "notice", object{"data": object{"text": "closed on Sunday"}}))
 	try.Do(f.east.create(ctx, secrets, "database", object{"stringData": object{"password": password}}))
-	try.Do(f.east.create(ctx, deployments, "web", deployment("web", "registry.example.com/web:1.0")))
+	try.Do(f.east.create(ctx, deployments, "web", web("registry.example.com/web:1.0")))
 	f.run(f.east, "run", "east.yaml", f.east.publishes())
 	f.run(f.west, "replicate", "west.yaml", f.west.replicates(f.east, "refuse"))
 	try.Do(f.equal(ctx))
@@ -76,7 +76,7 @@ func (f *failover) changes(s *site, colour, image string) []step {
 			return s.patch(ctx, configMaps, "settings", object{"data": object{"colour": colour}})
 		}),
 		f.told(s, "set the image of Deployment web to "+image, func(ctx context.Context) error {
-			return s.patch(ctx, deployments, "web", deployment("web", "registry.example.com/"+image))
+			return s.patch(ctx, deployments, "web", web("registry.example.com/"+image))
 		}),
 		f.told(s, "create ConfigMap "+order, func(ctx context.Context) error {
 			return s.create(ctx, configMaps, order, object{"data": object{"paid": "no"}})

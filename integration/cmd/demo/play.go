@@ -81,7 +81,7 @@ func (p *play) live(ctx context.Context) error {
 		p.patch(configMaps, "settings", object{"data": object{"colour": "blue"}}),
 		p.create(configMaps, "scratch", object{"data": object{"note": "soon gone"}}),
 		p.delete(configMaps, "scratch"),
-		p.create(deployments, "web", deployment("web", "registry.example.com/web:1.0")),
+		p.create(deployments, "web", web("registry.example.com/web:1.0")),
 		p.patch(deployments, "web", object{"spec": object{"replicas": 3}}),
 		p.create(secrets, "database", object{"stringData": object{"password": password}}),
 	)
@@ -110,7 +110,7 @@ func (p *play) absence(ctx context.Context) error {
 		p.patch(configMaps, "settings", object{"data": object{"size": "2"}}),
 		p.patch(configMaps, "settings", object{"data": object{"size": "3"}}),
 		p.delete(deployments, "web"),
-		p.create(deployments, "web", deployment("web", "registry.example.com/web:2.0")),
+		p.create(deployments, "web", web("registry.example.com/web:2.0")),
 		p.delete(widgets, "round"),
 		p.delete(secrets, "database"),
 		p.create(configMaps, "while-away", object{"data": object{"seen": "not yet"}}),

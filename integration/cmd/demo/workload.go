@@ -111,14 +111,15 @@ func (p *play) define(ctx context.Context) error {
 	})
 }
 
-func deployment(name, image string) object {
-	labels := object{"app": name}
+// web is a Deployment of an image.
+func web(image string) object {
+	labels := object{"app": "web"}
 	return object{"spec": object{
 		"replicas": 1,
 		"selector": object{"matchLabels": labels},
 		"template": object{
 			"metadata": object{"labels": labels},
-			"spec":     object{"containers": []any{object{"name": name, "image": image}}},
+			"spec":     object{"containers": []any{object{"name": "web", "image": image}}},
 		},
 	}}
 }
