@@ -23,6 +23,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane/crd"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -288,7 +289,7 @@ func TestReplica_of_a_resource_that_the_target_serves_at_times(t *testing.T) {
 	w := &written{clusters: clusters{t: t, target: target, to: to}, log: &replicatest.Log{}, ns: "shop"}
 	w.log.Append(widget("v1", "1", 10))
 	r, _ := w.run(func(cfg *replica.Config) {
-		cfg.Entries = []replica.Entry{w.entry("example.com", "widgets", clean.Config{}, "shop")}
+		cfg.Entries = []selection.Entry{w.entry("example.com", "widgets", clean.Config{}, "shop")}
 		rules := cfg.Entries[0].Rules.Config
 		rules.Replica = cfg.Name
 		cfg.Entries[0].Rules = must.Get(clean.New(rules))(t)

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
@@ -397,7 +398,7 @@ func (k *kinds) get(c *dynamic.DynamicClient, id kindID, namespace string) *unst
 func (k *kinds) run() (r *replica.Replica, stop func()) {
 	k.t.Helper()
 	rules := clean.Config{Namespaces: kindsNamespaces}
-	entries := []replica.Entry{k.entry("*", "", rules)}
+	entries := []selection.Entry{k.entry("*", "", rules)}
 	for _, named := range namedKinds {
 		entries = append(entries, k.entry(named.Group, named.Resource, rules))
 	}

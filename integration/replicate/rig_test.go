@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event/natslog"
@@ -117,7 +118,7 @@ func (c *clusters) in(t *testing.T) *clusters {
 }
 
 // replicaConfig returns a replica, to be changed by a test.
-func (c *clusters) replicaConfig(name string, entries ...replica.Entry) replica.Config {
+func (c *clusters) replicaConfig(name string, entries ...selection.Entry) replica.Config {
 	c.t.Helper()
 	for i := range entries {
 		rules := entries[i].Rules.Config
@@ -142,10 +143,10 @@ func (c *clusters) replicaConfig(name string, entries ...replica.Entry) replica.
 }
 
 // entry selects a resource in namespaces.
-func (c *clusters) entry(group, resource string, rules clean.Config, namespaces ...string) replica.Entry {
+func (c *clusters) entry(group, resource string, rules clean.Config, namespaces ...string) selection.Entry {
 	c.t.Helper()
 	rules.Replica, rules.Selected = "replica", namespaces
-	return replica.Entry{
+	return selection.Entry{
 		Group: group, Resource: resource, Namespaces: namespaces, Rules: must.Get(clean.New(rules))(c.t),
 	}
 }

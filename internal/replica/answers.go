@@ -71,7 +71,7 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 		}
 		return again
 	}
-	if o.res.rules(o.row.Namespace).Status && wanted["status"] != nil {
+	if o.res.Rules(o.row.Namespace).Status && wanted["status"] != nil {
 		var res result
 		if actual, res = o.writeStatus(ctx, wanted, actual); res != settled {
 			o.table.Fetched(o.id, o.row.Ends, actual)
@@ -253,7 +253,7 @@ func (o *object) parkAWhile(why plan.Reason, detail string) result {
 // remap gives the owners of an object the uids that they have in the target. It returns the first owner that is not
 // there yet, for a person.
 func (o *object) remap(wanted map[string]any) (missing string) {
-	if o.res.rules(o.row.Namespace).Owned != clean.Remap {
+	if o.res.Rules(o.row.Namespace).Owned != clean.Remap {
 		return ""
 	}
 	lacking := clean.Remapped(wanted, func(from types.UID) (types.UID, bool) {

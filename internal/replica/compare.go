@@ -102,7 +102,7 @@ func (r *run) compare(ctx context.Context, tell func(Difference) error) error {
 
 // difference returns what would be done with an object; nil if it is as it shall be.
 func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Difference {
-	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource)}
+	o := &object{run: r, id: id, row: row, res: r.selection.At(row.Resource)}
 	at := o.place()
 	d := &Difference{Resource: o.res.GroupResource().String(), Namespace: at.Namespace, Name: at.Name}
 	switch state := r.targets.state(row.Resource); {

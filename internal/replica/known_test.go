@@ -17,7 +17,7 @@ import (
 func (g *rig) object() *object {
 	row, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
 	return &object{
-		run: g.run, id: id, row: row, res: g.selection.at(row.Resource), newest: g.outstanding.Newest(id),
+		run: g.run, id: id, row: row, res: g.selection.At(row.Resource), newest: g.outstanding.Newest(id),
 	}
 }
 

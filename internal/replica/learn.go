@@ -11,6 +11,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
@@ -25,7 +26,7 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 		r.counts.add("no-event")
 		return nil //nolint:nilerr // other programs' messages do not concern the replica
 	}
-	res, isNew := r.selection.find(e)
+	res, isNew := r.selection.Find(e)
 	if res == nil {
 		return nil
 	}
@@ -53,17 +54,17 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 }
 
 // learnObject takes over an event of an object.
-func (r learning) learnObject(res *resource, e *event.Event) {
-	key := keys.Key{Resource: res.number, Namespace: e.Attr("namespace"), Name: e.Attr("name")}
+func (r learning) learnObject(res *selection.Resource, e *event.Event) {
+	key := keys.Key{Resource: res.Number, Namespace: e.Attr("namespace"), Name: e.Attr("name")}
 	seq, err := sequence.Parse(e.Attr("sequence"))
-	if err != nil || key.Name == "" || res.entry(key.Namespace) == nil {
+	if err != nil || key.Name == "" || res.Entry(key.Namespace) == nil {
 		return
 	}
 	desired := keys.Desired{
 		Claim: claimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")),
 		At: e.Time().Truncate(time.Millisecond),
 	}
-	if r.cfg.Ends(desired.Claim) && leavesOut(res.rules(key.Namespace), res, e) {
+	if r.cfg.Ends(desired.Claim) && leavesOut(res.Rules(key.Namespace), res, e) {
 		desired.At = time.Time{}
 	}
 	id, before, learned := r.table.Learn(key, desired, r.resyncs.told(res, e))
@@ -78,7 +79,7 @@ func (r learning) learnObject(res *resource, e *event.Event) {
 }
 
 // leavesOut reports whether an object that has ended is none that the replica writes: its end does not count.
-func leavesOut(rules *clean.Rules, res *resource, e *event.Event) bool {
+func leavesOut(rules *clean.Rules, res *selection.Resource, e *event.Event) bool {
 	object, err := decode(e.Data)
 	if err != nil {
 		return false

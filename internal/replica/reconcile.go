@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 )
@@ -41,7 +42,7 @@ const (
 func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	newest := r.outstanding.Newest(id)
 	row := r.table.Get(id)
-	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource), newest: newest}
+	o := &object{run: r, id: id, row: row, res: r.selection.At(row.Resource), newest: newest}
 	switch r.targets.state(row.Resource) {
 	case unserved:
 		return o.park(waiting.NoResource, "the target does not serve it")
@@ -132,7 +133,7 @@ type object struct {
 	*run
 	id  keys.ID
 	row keys.Row
-	res *resource
+	res *selection.Resource
 	// version is that of what is written; empty where nothing is.
 	version string
 	// newest is the newest event of the object when it was looked at.
@@ -143,7 +144,7 @@ type object struct {
 
 // place returns where the object is in the target.
 func (o *object) place() write.Object {
-	target, _ := o.res.places().Target(o.res.GroupResource(),
+	target, _ := o.res.Places().Target(o.res.GroupResource(),
 		types.NamespacedName{Namespace: o.row.Namespace, Name: o.row.Name})
 	version := cmp.Or(o.version, o.targets.version(o.row.Resource), o.res.Version)
 	return write.Object{
@@ -252,10 +253,10 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 	}
 	wanted, _, _ = whole.States()
 	o.version = e.Version
-	if why, skip := o.res.rules(o.row.Namespace).Skips(o.res.GroupResource(), wanted); skip {
+	if why, skip := o.res.Rules(o.row.Namespace).Skips(o.res.GroupResource(), wanted); skip {
 		return nil, "", o.park(waiting.LeftOut, why)
 	}
-	if err := o.res.rules(o.row.Namespace).Object(o.res.GroupResource(), wanted); err != nil {
+	if err := o.res.Rules(o.row.Namespace).Object(o.res.GroupResource(), wanted); err != nil {
 		return nil, "", o.park(waiting.Invalid, err.Error())
 	}
 	if missing := o.remap(wanted); missing != "" {
@@ -280,7 +281,7 @@ func (o *object) annotate(wanted map[string]any, uid string) {
 		annotations = make(map[string]any, 3)
 		metadata["annotations"] = annotations
 	}
-	annotations[clean.Origin] = o.res.origin(o.cfg.Cluster, o.row.Namespace, o.row.Name)
+	annotations[clean.Origin] = o.res.Origin(o.cfg.Cluster, o.row.Namespace, o.row.Name)
 	annotations[clean.OriginUID] = uid
 	annotations[clean.OriginSequence] = o.row.Desired.Sequence.String()
 }

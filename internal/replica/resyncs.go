@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 )
 
 // scope is what a stream of the source covers: all of it, if its members are empty.
@@ -51,10 +52,10 @@ func newResyncs() *resyncs {
 
 // told returns the mark of the newest resync that an event of an object is told by; 0 where none has begun before it.
 // What comes behind the end of a resync counts as told too.
-func (s *resyncs) told(res *resource, e *event.Event) (mark uint32) {
+func (s *resyncs) told(res *selection.Resource, e *event.Event) (mark uint32) {
 	for _, known := range []map[scope]*resync{s.current, s.done} {
 		for sc, state := range known {
-			within := sc.Resource == res.number && (sc.Namespace == "" || sc.Namespace == e.Attr("namespace"))
+			within := sc.Resource == res.Number && (sc.Namespace == "" || sc.Namespace == e.Attr("namespace"))
 			if within && state.tells(e) {
 				mark = max(mark, state.told)
 			}
@@ -64,7 +65,7 @@ func (s *resyncs) told(res *resource, e *event.Event) (mark uint32) {
 }
 
 // learn takes over a marker.
-func (s *resyncs) learn(res *resource, e *event.Event) {
+func (s *resyncs) learn(res *selection.Resource, e *event.Event) {
 	var data struct {
 		Namespace, LabelSelector, FieldSelector string
 		N                                       json.Number
@@ -77,7 +78,7 @@ func (s *resyncs) learn(res *resource, e *event.Event) {
 	if err != nil {
 		return
 	}
-	sc := scope{res.number, data.Namespace, data.LabelSelector, data.FieldSelector}
+	sc := scope{res.Number, data.Namespace, data.LabelSelector, data.FieldSelector}
 	state := s.current[sc]
 	if e.Op == event.ResyncStarted {
 		if state == nil || state.number != number {
@@ -110,7 +111,7 @@ func (r *run) prune(ctx context.Context) {
 // pruneScope prunes within one scope. One with a field selector cannot be told from others in the target: there nothing
 // is pruned.
 func (r *run) pruneScope(ctx context.Context, sc scope, state *resync) {
-	res := r.selection.at(sc.Resource)
+	res := r.selection.At(sc.Resource)
 	if sc.FieldSelector != "" {
 		r.log.Warn("a complete resync prunes nothing: its stream has a field selector", slog.String("resource", res.Resource))
 		return

@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -111,7 +112,7 @@ type run struct {
 	log *slog.Logger
 
 	source     Log
-	selection  *selection
+	selection  *selection.Selection
 	targets    *targets
 	target     *write.Target
 	namespaces *catalog.Namespaces
@@ -191,7 +192,8 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 		return nil, err
 	}
 	r := &run{
-		cfg: cfg, log: cfg.Logger, source: opened, selection: newSelection(cfg), target: target, namespaces: namespaces,
+		cfg: cfg, log: cfg.Logger, source: opened, target: target, namespaces: namespaces,
+		selection: selection.New(cfg.Cluster, cfg.Pipeline, cfg.Entries),
 		known: known{
 			table: keys.New(cfg.remaps()), bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(),
 			parked:   waiting.NewParked(),
@@ -317,9 +319,9 @@ func (r *run) catchUp(ctx context.Context) {
 func (r *run) enqueue(id keys.ID) { r.queue.Add(id) }
 
 // lookAtAll has all keys of a resource looked at: more is known of the target now.
-func (r *run) lookAtAll(res *resource) {
+func (r *run) lookAtAll(res *selection.Resource) {
 	for id, row := range r.table.All() {
-		if row.Resource == res.number {
+		if row.Resource == res.Number {
 			r.enqueue(id)
 		}
 	}

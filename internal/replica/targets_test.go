@@ -28,7 +28,7 @@ func TestFeed_notices_a_list_whose_objects_went_back(t *testing.T) {
 			g := newRig(t, nil)
 			g.tell(is("a", at(1, 7)))
 			g.has("a", at(1, 7))
-			f := &feed{run: g.run, res: g.selection.all[0], listed: func() {}}
+			f := &feed{run: g.run, res: g.selection.All()[0], listed: func() {}}
 			require.NoError(t, f.Note(t.Context(), source.Progress{Kind: source.Gap, Version: test.list}))
 			f.Deliver(source.Change{
 				Op: source.Added, Listed: true, Ident: source.Ident{Namespace: "shop", Name: "a", UID: uidOf("a")},
