@@ -106,9 +106,10 @@ func (st *sites) kubeconfig() string { return filepath.Join(st.dir, "kubeconfig"
 
 // invite says how to look at what keeps running.
 func (st *sites) invite() {
-	st.screen.say("\n%s\n  export KUBECONFIG=%s\n  %s replicate status --server %s\n  http://%s/\n  %s\n^C ends it, or "+
-		"from elsewhere: kill -INT %d", st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig(), st.program,
-		st.west.server, st.east.server, st.dir, os.Getpid())
+	s := st.screen
+	s.say("\n%s\n  export KUBECONFIG=%s", s.bold("Everything keeps running. To look around:"), st.kubeconfig())
+	s.say("  %s replicate status --server %s\n  http://%s/\n  %s", st.program, st.west.server, st.east.server, st.dir)
+	s.say("^C ends it, or from elsewhere: kill -INT %d", os.Getpid())
 }
 
 // close ends all processes that run.
