@@ -309,6 +309,11 @@ func (r *run) read(ctx context.Context) error {
 func (r *run) catchUp(ctx context.Context) {
 	rows, ours := r.table.Len()
 	r.log.Info("the log was read up to its end", slog.Int("objects", rows), slog.Int("written_before", ours))
+	if rows == 0 {
+		r.log.Warn("the log has no object of the replica: from names another cluster or pipeline, or nothing was published; "+
+			"validate --cluster says what the log has", slog.String("cluster", r.cfg.Cluster),
+			slog.String("pipeline", r.cfg.Pipeline))
+	}
 	r.caughtUp = true
 	r.checkEpochs(nil)
 	close(r.begun)

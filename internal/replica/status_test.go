@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -70,4 +71,17 @@ func TestStatus_says_why_a_replica_does_not_run_yet(t *testing.T) {
 	s, running = p.Status()
 	assert.False(t, running)
 	require.Equal(t, map[string]string{"target": "connection refused"}, s.Problems)
+}
+
+// A replica that finds nothing looks like one that has nothing to do.
+func TestCatchUp_warns_if_the_log_has_no_object(t *testing.T) {
+	for _, told := range []int{0, 1} {
+		var logged strings.Builder
+		g := newRig(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+		if told > 0 {
+			g.tell(is("a", at(1, 10)))
+		}
+		g.catchUp(t.Context())
+		assert.Equal(t, 1-told, strings.Count(logged.String(), "level=WARN"), logged.String())
+	}
 }
