@@ -16,9 +16,7 @@ import (
 // object is what a worker has when it looks at object a.
 func (g *rig) object() *object {
 	row, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
-	return &object{
-		run: g.run, id: id, row: row, res: g.selection.at(row.Resource), newest: g.outstanding.Newest(id),
-	}
+	return &object{run: g.run, id: id, row: row, res: g.selection.at(row.Resource)}
 }
 
 // A log that was replaced has another event at a position, until the reader notices it.
@@ -69,15 +67,4 @@ func TestParked_objects_need_no_bodies(t *testing.T) {
 	g.tell(is("a", at(1, 10)))
 	g.object().park(waiting.Denied, "")
 	assert.Zero(t, g.bodies.Kept())
-}
-
-func TestForgetEnds_remembers_each_end_long_enough(t *testing.T) {
-	g := newRig(t, nil)
-	g.tell(ended("a", at(1, 10)))
-	first := g.forgetEnds(nil)
-	g.tell(is("a", at(1, 11)), ended("a", at(1, 12)))
-	second := g.forgetEnds(first)
-	assert.Equal(t, keys.Gone, g.row("a").Desired.Claim, "another end")
-	assert.Empty(t, g.forgetEnds(second))
-	assert.Empty(t, g.row("a").Name)
 }

@@ -73,7 +73,9 @@ func (r learning) learnObject(res *resource, e *event.Event) {
 	r.count(before, desired)
 	r.bodies.Drop(before.Position)
 	r.bodies.Put(e)
-	r.outstanding.Add(id, e)
+	if part := r.outstanding.Add(e, time.Now()); !r.table.Open(id, part) {
+		r.outstanding.Handled(part) // by the older event of the object that is not handled
+	}
 	r.enqueue(id)
 }
 

@@ -39,9 +39,8 @@ const (
 
 // reconcile brings one object into the state that the log describes, or parks it.
 func (r *run) reconcile(ctx context.Context, id keys.ID) result {
-	newest := r.outstanding.Newest(id)
 	row := r.table.Get(id)
-	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource), newest: newest}
+	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource)}
 	switch r.targets.state(row.Resource) {
 	case unserved:
 		return o.park(waiting.NoResource, "the target does not serve it")
@@ -70,7 +69,7 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 // settle says that all is as it shall be with the object.
 func (o *object) settle() result {
 	o.parked.Remove(o.id)
-	o.handled()
+	o.handled(true)
 	return settled
 }
 
@@ -82,17 +81,19 @@ func (o *object) park(why plan.Reason, detail string) result {
 				slog.Any("object", o.row.Key))
 		})
 	}
-	if why != waiting.NoOwner {
-		o.handled()
-	} else {
-		o.outstanding.Handled(o.id, o.newest)
-	}
+	o.handled(why != waiting.NoOwner)
 	return waits
 }
 
-// handled says that nothing more is to be done about the object until something changes. Others may wait for it.
-func (o *object) handled() {
-	o.outstanding.Handled(o.id, o.newest)
+// handled says that nothing more is to be done about the object until something changes. Unless it waits for an owner
+// itself, others may wait for it, and its body is not needed.
+func (o *object) handled(done bool) {
+	if part := o.table.Handled(o.id, o.row.Desired.Position); part != 0 {
+		o.outstanding.Handled(part)
+	}
+	if !done {
+		return
+	}
 	o.bodies.Drop(o.row.Desired.Position)
 	if o.row.Actual.Owner != keys.Ours {
 		return
@@ -135,8 +136,6 @@ type object struct {
 	res *resource
 	// version is that of what is written; empty where nothing is.
 	version string
-	// newest is the newest event of the object when it was looked at.
-	newest uint64
 	// upgraded: managedFields say that what the replica has once written by PUT is its own.
 	upgraded bool
 }

@@ -390,11 +390,11 @@ const keepEvery = time.Second
 
 // keep tells the broker how far the replica is, and forgets what is long past.
 func (r *run) keep(ctx context.Context) {
-	ended, next := map[keys.ID]keys.Row{}, time.Now().Add(r.cfg.Remember)
+	next := time.Now().Add(r.cfg.Remember)
 	for pause.For(ctx, keepEvery) == nil {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(r.cfg.Remember)
-			ended = r.forgetEnds(ended)
+			r.table.Sweep()
 			r.contests.Sweep(now)
 		}
 		marks, _, _ := r.outstanding.State()
@@ -405,19 +405,4 @@ func (r *run) keep(ctx context.Context) {
 			r.health.setProgress(err)
 		}
 	}
-}
-
-// forgetEnds drops the keys that have not changed since they had ended the last time, and returns the others that
-// ended.
-func (r *run) forgetEnds(before map[keys.ID]keys.Row) map[keys.ID]keys.Row {
-	ended := make(map[keys.ID]keys.Row)
-	for id, row := range r.table.All() {
-		if row.Desired.Claim != keys.Gone || row.Actual.Owner != keys.Absent {
-			continue
-		}
-		if before[id] != row || !r.table.Drop(id) {
-			ended[id] = row
-		}
-	}
-	return ended
 }
