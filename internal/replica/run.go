@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
@@ -146,9 +145,7 @@ type guards struct {
 
 // lookups say which keys are looked at, and when.
 type lookups struct {
-	queue workqueue.TypedRateLimitingInterface[keys.ID]
-	// retries says when parked keys are looked at without that anything has changed.
-	retries workqueue.TypedRateLimiter[keys.ID]
+	queue *waiting.Queue
 	// said bounds how often it is logged that an object waits.
 	said rate.Sometimes
 	// owners has a value if there may be owners that were not there when they were looked for.
@@ -166,12 +163,6 @@ type stage struct {
 	// compares: nothing is written.
 	compares bool
 }
-
-// Keys that fail are looked at again after these times, which double.
-const (
-	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
-	firstLook, lastLook   = time.Second, 5 * time.Minute
-)
 
 func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 	client, err := kube.NewClient(cfg.Target)
@@ -202,10 +193,8 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 			resyncs: newResyncs(),
 		},
 		lookups: lookups{
-			queue: workqueue.NewTypedRateLimitingQueue(
-				workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstRetry, lastRetry)),
-			retries: workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstLook, lastLook),
-			said:    rate.Sometimes{First: 20, Interval: 10 * time.Second}, owners: make(chan struct{}, 1),
+			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
+			owners: make(chan struct{}, 1),
 		},
 		stage:  stage{begun: make(chan struct{})},
 		health: newHealth(), counts: newCounts(), failed: make(chan error, 1),
@@ -347,17 +336,17 @@ func (r *run) work(ctx context.Context) {
 func (r *run) requeue(id keys.ID, res result) {
 	switch res {
 	case settled:
-		r.queue.Forget(id)
-		r.retries.Forget(id)
+		r.queue.Forget(id, waiting.Retry)
+		r.queue.Forget(id, waiting.Look)
 	case again:
 		r.queue.Add(id)
 	case later:
-		r.queue.AddRateLimited(id)
+		r.queue.AddAfter(id, waiting.Retry)
 	case waits:
-		r.queue.Forget(id)
+		r.queue.Forget(id, waiting.Retry)
 	case waitsAWhile:
-		r.queue.Forget(id)
-		r.queue.AddAfter(id, r.retries.When(id))
+		r.queue.Forget(id, waiting.Retry)
+		r.queue.AddAfter(id, waiting.Look)
 	}
 }
 
