@@ -86,13 +86,13 @@ func (p *Replica) Status() (s Status, ok bool) {
 	return s, true
 }
 
-// Waiting returns the objects that wait.
-func (p *Replica) Waiting() (all []Waiting) {
+// Waiting returns objects that wait, at most so many for each reason.
+func (p *Replica) Waiting(most int) (all []Waiting) {
 	r := p.current()
 	if r == nil {
 		return nil
 	}
-	for id, k := range r.parked.List() {
+	for id, k := range r.parked.List(most) {
 		row := r.table.Get(id)
 		all = append(all, Waiting{
 			Resource: r.selection.at(row.Resource).GroupResource().String(), Namespace: row.Namespace, Name: row.Name,

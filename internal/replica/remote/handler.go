@@ -71,7 +71,7 @@ func Tell(replicas []*replica.Replica) Answer {
 	a := Answer{Replicas: []Replica{}}
 	for _, r := range replicas {
 		status, running := r.Status()
-		waiting := r.Waiting()
+		waiting := r.Waiting(mostWaiting)
 		slices.SortFunc(waiting, replica.Waiting.Compare)
 		a.Replicas = append(a.Replicas, Replica{status, running, waiting[:min(len(waiting), mostWaiting)]})
 	}

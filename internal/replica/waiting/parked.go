@@ -4,6 +4,7 @@ package waiting
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,55 +37,86 @@ const (
 // Key says why a key waits.
 type Key struct {
 	plan.Reason
-	// Detail says more, for a person.
+	// Detail says more, for a person; it is empty of some where very many wait.
 	Detail string
 	Since  time.Time
 }
 
-// Parked knows the keys that wait. It is safe for concurrent use.
+// Parked knows the keys that wait. It takes 20 bytes for each, because all keys may wait. It is safe for concurrent
+// use.
 type Parked struct {
 	mu  sync.Mutex
-	all map[keys.ID]Key
+	all map[keys.ID]parked
+	// reasons has those that there are, and details what more is to be said of some keys.
+	reasons []plan.Reason
+	details map[keys.ID]string
 }
 
+// parked is why and since when a key waits.
+type parked struct {
+	since  uint32 // in seconds since 1970
+	reason uint8  // the number in Parked.reasons
+}
+
+// mostDetails is of how many keys the detail is kept.
+const mostDetails = 10_000
+
 // NewParked returns one that knows no key.
-func NewParked() *Parked { return &Parked{all: make(map[keys.ID]Key)} }
+func NewParked() *Parked {
+	return &Parked{all: make(map[keys.ID]parked), details: make(map[keys.ID]string)}
+}
 
 // Put parks a key; what it waited for already keeps its time.
 func (p *Parked) Put(id keys.ID, why plan.Reason, detail string, now time.Time) (isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, found := p.all[id]
-	if found && before.Reason == why {
-		now = before.Since
+	number := slices.Index(p.reasons, why)
+	if number < 0 {
+		number = len(p.reasons)
+		p.reasons = append(p.reasons, why)
 	}
-	p.all[id] = Key{why, detail, now}
-	return !found || before.Reason != why
+	before, found := p.all[id]
+	isNew = !found || before.reason != uint8(number) //nolint:gosec // few exist
+	if isNew {
+		p.all[id] = parked{uint32(now.Unix()), uint8(number)} //nolint:gosec // until 2106
+	}
+	delete(p.details, id)
+	if detail != "" && len(p.details) < mostDetails {
+		p.details[id] = detail
+	}
+	return isNew
 }
 
 // Reason returns why a key waits; empty where it does not.
 func (p *Parked) Reason(id keys.ID) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return string(p.all[id].Reason)
+	if k, found := p.all[id]; found {
+		return string(p.reasons[k.reason])
+	}
+	return ""
 }
 
 // Remove says that a key does not wait any more.
 func (p *Parked) Remove(id keys.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.all, id)
+	if _, found := p.all[id]; !found {
+		return
+	}
+	delete(p.details, id)
+	if delete(p.all, id); len(p.all) == 0 {
+		p.all = make(map[keys.ID]parked) // a map does not give back what it had room for
+	}
 }
 
-// Waiting returns the keys that wait for one of the reasons.
-func (p *Parked) Waiting(reasons ...plan.Reason) (ids []keys.ID) {
+// Waiting returns the keys that wait for a reason.
+func (p *Parked) Waiting(why plan.Reason) (ids []keys.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, k := range p.all {
-		for _, reason := range reasons {
-			if k.Reason == reason {
-				ids = append(ids, id)
-			}
+		if p.reasons[k.reason] == why {
+			ids = append(ids, id)
 		}
 	}
 	return ids
@@ -96,14 +128,21 @@ func (p *Parked) ByReason() map[plan.Reason]int {
 	defer p.mu.Unlock()
 	counts := make(map[plan.Reason]int)
 	for _, k := range p.all {
-		counts[k.Reason]++
+		counts[p.reasons[k.reason]]++
 	}
 	return counts
 }
 
-// List returns a copy.
-func (p *Parked) List() map[keys.ID]Key {
+// List returns why keys wait: for each reason, of at most so many keys.
+func (p *Parked) List(most int) map[keys.ID]Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.all)
+	list, listed := make(map[keys.ID]Key), make([]int, len(p.reasons))
+	for _, id := range slices.Sorted(maps.Keys(p.all)) {
+		k := p.all[id]
+		if listed[k.reason]++; listed[k.reason] <= most {
+			list[id] = Key{p.reasons[k.reason], p.details[id], time.Unix(int64(k.since), 0).UTC()}
+		}
+	}
+	return list
 }
