@@ -26,8 +26,12 @@ func (r learning) learnGap(res *resource, e *event.Event) {
 
 // checkEpochs stops the replica if any object of a resource says so, before others are written; nil is all resources.
 func (r *run) checkEpochs(res *resource) {
-	for _, row := range r.table.All() {
-		if (res == nil || row.Resource == res.number) && r.stopped(&row) {
+	rows := r.table.All()
+	if res != nil {
+		rows = r.table.Of(res.number)
+	}
+	for _, row := range rows {
+		if r.stopped(&row) {
 			return
 		}
 	}

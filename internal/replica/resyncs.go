@@ -137,9 +137,8 @@ func (r *run) pruneScope(ctx context.Context, sc scope, state *resync) {
 
 // untold returns what a resync did not tell.
 func (r *run) untold(sc scope, state *resync, within func(keys.Key) bool) (ids []keys.ID) {
-	for id, row := range r.table.All() {
-		if row.Resource == sc.Resource && (sc.Namespace == "" || row.Namespace == sc.Namespace) && within(row.Key) &&
-			r.table.Untold(id, state.told) {
+	for id, row := range r.table.Of(sc.Resource) {
+		if (sc.Namespace == "" || row.Namespace == sc.Namespace) && within(row.Key) && r.table.Untold(id, state.told) {
 			ids = append(ids, id)
 		}
 	}

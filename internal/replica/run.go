@@ -307,10 +307,8 @@ func (r *run) enqueue(id keys.ID) { r.queue.Add(id) }
 
 // lookAtAll has all keys of a resource looked at: more is known of the target now.
 func (r *run) lookAtAll(res *resource) {
-	for id, row := range r.table.All() {
-		if row.Resource == res.number {
-			r.enqueue(id)
-		}
+	for id := range r.table.Of(res.number) {
+		r.enqueue(id)
 	}
 }
 

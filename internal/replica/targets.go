@@ -162,10 +162,8 @@ func (t *targets) fails(res *resource, failing bool) {
 
 // forget removes what is known of the target's objects of a resource.
 func (t *targets) forget(res *resource) {
-	for _, row := range t.run.table.All() {
-		if row.Resource == res.number {
-			t.run.table.Vanish(row.Key, "")
-		}
+	for _, row := range t.run.table.Of(res.number) {
+		t.run.table.Vanish(row.Key, "")
 	}
 }
 
@@ -400,8 +398,8 @@ func (f *feed) Note(ctx context.Context, p source.Progress) error {
 
 // sweep removes what a list lacks.
 func (f *feed) sweep() {
-	for id, row := range f.run.table.All() {
-		if row.Resource != f.res.number || row.Actual.Owner == keys.Absent {
+	for id, row := range f.run.table.Of(f.res.number) {
+		if row.Actual.Owner == keys.Absent {
 			continue
 		}
 		at := types.NamespacedName{Namespace: row.Namespace, Name: row.Name}

@@ -195,7 +195,14 @@ func (t *Table) Find(k Key) (Row, ID, bool) {
 }
 
 // All returns the rows there are when it comes to them. The table may be used meanwhile.
-func (t *Table) All() iter.Seq2[ID, Row] {
+func (t *Table) All() iter.Seq2[ID, Row] { return t.which(func(uint16) bool { return true }) }
+
+// Of is [Table.All], of one resource.
+func (t *Table) Of(resource uint16) iter.Seq2[ID, Row] {
+	return t.which(func(r uint16) bool { return r == resource })
+}
+
+func (t *Table) which(selects func(resource uint16) bool) iter.Seq2[ID, Row] {
 	return func(yield func(ID, Row) bool) {
 		for id := ID(0); ; id++ {
 			t.mu.Lock()
@@ -203,9 +210,13 @@ func (t *Table) All() iter.Seq2[ID, Row] {
 				t.mu.Unlock()
 				return
 			}
-			used, row := t.rows.row(id).used(), t.get(id)
+			r, row := t.rows.row(id), Row{}
+			selected := r.used() && selects(t.rows.names.scopes[r.name.scope].resource)
+			if selected {
+				row = t.get(id)
+			}
 			t.mu.Unlock()
-			if used && !yield(id, row) {
+			if selected && !yield(id, row) {
 				return
 			}
 		}
