@@ -64,6 +64,8 @@ func Replicate(ctx context.Context, o Options) error {
 		served.Go(func() error { return s.serve(serving) })
 	}
 	served.Go(func() error { limit.Follow(serving); return nil })
+	served.Go(func() error { memory.Pace(serving); return nil })
+	served.Go(func() error { memory.GiveBack(serving); return nil })
 	group.Go(func() error { return p.lead(ctx) })
 	err = group.Wait()
 	stop()
