@@ -72,8 +72,8 @@ func replicaEntries(c *config.Replica) (entries []replica.Entry, err error) {
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		rules := clean.Config{
-			Replica: c.Name, Namespaces: c.Into.Namespaces, Selected: selected, Labels: c.Into.Labels,
-			Annotations: c.Into.Annotations, Status: c.Status, Owned: owned[c.Owned],
+			Replica: c.Name, Cluster: c.From.Cluster, Namespaces: c.Into.Namespaces, Selected: selected,
+			Labels: c.Into.Labels, Annotations: c.Into.Annotations, Status: c.Status, Owned: owned[c.Owned],
 		}
 		for _, text := range r.Ignore {
 			path, err := jsonscan.ParsePath(text)
