@@ -129,11 +129,19 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 			d.Why = string(waiting.HeldDelete)
 		}
 	case plan.Recreate:
-		d.Do = "recreate"
+		if d.Do = "recreate"; o.endsLeftOut(ctx) {
+			d.Do = "delete"
+		}
 	default:
 		return o.compareWith(ctx, d, action.Do)
 	}
 	return d
+}
+
+// endsLeftOut reports whether nothing takes the place of what a copy is of.
+func (o *object) endsLeftOut(ctx context.Context) bool {
+	wanted, _, _ := o.desired(ctx)
+	return wanted == nil && o.isLeftOut()
 }
 
 // compareWith says what would change in an object that is to be written.
@@ -141,7 +149,7 @@ func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Di
 	wanted, _, _ := o.desired(ctx)
 	if wanted == nil {
 		d.Do, d.Why = "wait", o.parked.Reason(o.id)
-		if d.Why == string(waiting.LeftOut) {
+		if o.isLeftOut() {
 			return nil
 		}
 		return d

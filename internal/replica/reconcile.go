@@ -125,6 +125,9 @@ func (o *object) detached(ctx context.Context, why plan.Reason) result {
 			return again
 		}
 	}
+	if wanted, _, res := o.desired(ctx); wanted == nil {
+		return res // the source's object is left out
+	}
 	return o.parkAWhile(why, "")
 }
 
@@ -184,10 +187,26 @@ func (o *object) delete(ctx context.Context) result {
 	return o.after(ctx, plan.Delete, a, nil)
 }
 
+// deleteEnded deletes a copy of an object that has ended: nothing that is replicated took its place. Its end did not
+// count, as the log has another newest event of its name.
+func (o *object) deleteEnded(ctx context.Context) result {
+	if !o.cfg.Deletes {
+		return o.park(plan.DeletesDisabled, "")
+	}
+	o.deletes.Went(o.row.Desired.At)
+	return o.delete(ctx)
+}
+
+// isLeftOut reports whether the object waits because the source's is none that is replicated.
+func (o *object) isLeftOut() bool { return o.parked.Reason(o.id) == string(waiting.LeftOut) }
+
 // write brings the object into the state of its event.
 func (o *object) write(ctx context.Context, do plan.Do) result {
 	wanted, uid, res := o.desired(ctx)
-	if wanted == nil {
+	switch {
+	case wanted == nil && do == plan.Recreate && o.isLeftOut():
+		return o.deleteEnded(ctx)
+	case wanted == nil:
 		return res
 	}
 	if do == plan.Verify && o.right(ctx, wanted) {
@@ -251,10 +270,16 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 	}
 	wanted, _, _ = whole.States()
 	o.version = e.Version
-	if why, skip := o.res.rules(o.row.Namespace).Skips(o.res.GroupResource(), wanted); skip {
+	rules := o.res.rules(o.row.Namespace)
+	copied := o.row.Actual.Owner == keys.Ours && o.row.Actual.Origin == o.row.Desired.Origin
+	if copied && rules.Replicated(o.res.GroupResource(), wanted) {
+		return nil, "", o.park(waiting.Circular, "the source's object is a copy too: take the label "+clean.Label+
+			" from the one that is the original")
+	}
+	if why, skip := rules.Skips(o.res.GroupResource(), wanted); skip {
 		return nil, "", o.park(waiting.LeftOut, why)
 	}
-	if err := o.res.rules(o.row.Namespace).Object(o.res.GroupResource(), wanted); err != nil {
+	if err := rules.Object(o.res.GroupResource(), wanted); err != nil {
 		return nil, "", o.park(waiting.Invalid, err.Error())
 	}
 	if missing := o.remap(wanted); missing != "" {

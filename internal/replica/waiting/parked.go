@@ -25,6 +25,7 @@ const (
 	Forbidden   plan.Reason = "forbidden"
 	Failed      plan.Reason = "failed"
 	LeftOut     plan.Reason = "left-out"
+	Circular    plan.Reason = "circular" // both clusters have a copy, and neither has an original
 	TooLarge    plan.Reason = "too-large"
 	Contested   plan.Reason = "contested"
 	HeldDelete  plan.Reason = "held"
