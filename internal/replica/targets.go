@@ -274,7 +274,19 @@ func (t *targets) within(ctx context.Context, res *resource, sc scope) (func(key
 		return nil, err
 	}
 	found := make(map[keys.Key]struct{})
-	stream := source.Stream{Resource: served, LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector}
+	for _, namespace := range namespacesOf(res, served) {
+		stream := source.Stream{
+			Resource: served, Namespace: namespace, LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector,
+		}
+		if err := t.list(ctx, res, stream, found); err != nil {
+			return nil, err
+		}
+	}
+	return func(k keys.Key) bool { _, in := found[k]; return in }, nil
+}
+
+// list adds the keys of what the target has of a stream. The error is ctx's.
+func (t *targets) list(ctx context.Context, res *resource, stream source.Stream, found map[keys.Key]struct{}) error {
 	for backoff := (kube.Backoff{}); ; {
 		_, err := kube.Current(ctx, t.client, stream, func(item *kube.Item) error {
 			if key, ok := keyOf(res, item.Namespace, item.Name); ok {
@@ -283,13 +295,12 @@ func (t *targets) within(ctx context.Context, res *resource, sc scope) (func(key
 			return nil
 		})
 		if err == nil {
-			break
+			return nil
 		}
 		if err := backoff.Wait(ctx, err); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return func(k keys.Key) bool { _, in := found[k]; return in }, nil
 }
 
 // keyOf returns the key of the source object that an object of the target is a copy of.
