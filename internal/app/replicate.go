@@ -96,8 +96,7 @@ func newReplicator(cfg *config.Config, build Build, log *slog.Logger) (p *replic
 		p.replicas = append(p.replicas, replica.New(c))
 	}
 	if cfg.LeaderElection != nil {
-		// Publishing and replicating may be led by two processes.
-		p.candidate, err = candidate(cfg, api, log, "-replicas")
+		p.candidate, err = candidate(cfg, api, log, wiring.ReplicasLease(cfg.LeaderElection))
 	}
 	return p, err
 }

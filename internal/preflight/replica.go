@@ -13,10 +13,24 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
+	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
 // newestEvents is how many of the log's newest events are looked at for a replica.
 const newestEvents = 500
+
+// checkWrites asks whether a replica may do what it does with the objects of its resources.
+func (c *checkup) checkWrites(ctx context.Context, client *kube.Client, path string, r *config.Replica) {
+	for i := range r.Resources {
+		at := fmt.Sprintf("%s.resources[%d]", path, i)
+		all, err := wiring.WriteAccess(r, &r.Resources[i])
+		if err != nil {
+			add(&c.Problems, at+".resource", "%v", err)
+			continue
+		}
+		c.checkAllowed(ctx, client, &c.Problems, at, all)
+	}
+}
 
 // checkReplica looks at the newest events of a replica's log: whether they are of its cluster and pipeline, and whether
 // they have whole objects.

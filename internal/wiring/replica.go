@@ -100,17 +100,15 @@ func replicaState(cfg *config.Config, c *config.Replica, api *rest.Config) (repl
 	if err != nil {
 		return nil, fmt.Errorf("credentials for the API server: %w", err)
 	}
-	var namespace string
-	if cfg.LeaderElection != nil {
-		namespace, err = LeaseNamespace(cfg)
-	} else {
-		namespace, err = ownNamespace(cfg.Kubernetes)
-	}
+	namespace, err := OwnNamespace(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &released.ConfigMap{Client: client.ConfigMaps(namespace), Name: "kube-eventbridge-replica-" + c.Name}, nil
+	return &released.ConfigMap{Client: client.ConfigMaps(namespace), Name: nameOf(c)}, nil
 }
+
+// nameOf is the name of what a replica has outside of its file: a ConfigMap, a consumer of NATS and a group of Kafka.
+func nameOf(c *config.Replica) string { return "kube-eventbridge-replica-" + c.Name }
 
 // groupAndPlural returns the group of a resource, "*" for all, and its plural, empty for all.
 func groupAndPlural(n value.ResourceName) (group, plural string, err error) {
@@ -135,7 +133,7 @@ var markers = []string{"_gap", "_resync"}
 
 // openReplicaLog connects to the log of a replica. PerObject says that its subjects are of the default template.
 func openReplicaLog(c *config.Replica, perObject bool, log *slog.Logger) (replica.Log, error) {
-	name := "kube-eventbridge-replica-" + c.Name
+	name := nameOf(c)
 	notice := func(line string) {
 		log.Info("log", "notice", strings.TrimSuffix(line, "; ^C ends it")) // which is for a terminal
 	}
