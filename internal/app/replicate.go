@@ -199,8 +199,8 @@ func (p *replicator) unready() string {
 		s, running := r.Status()
 		why := ""
 		switch {
-		case !running && s.Problems["target"] != "":
-			why = "it is starting: " + s.Problems["target"]
+		case !running && s.Problems["start"] != "":
+			why = "it does not run: " + s.Problems["start"]
 		case !running:
 			why = "it does not run"
 		case !s.CaughtUp:

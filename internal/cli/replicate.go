@@ -197,7 +197,7 @@ func printReplicas(w io.Writer, all []remote.Replica) error {
 func replicaLine(r *remote.Replica) string {
 	switch {
 	case !r.Running && len(r.Problems) > 0:
-		return r.Name + ": is starting" + problemLines(r)
+		return r.Name + ": does not run" + problemLines(r)
 	case !r.Running:
 		return r.Name + ": does not run in this process"
 	case !r.CaughtUp:

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	checkpointkafka "github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
@@ -50,6 +51,9 @@ func Check(ctx context.Context, cfg *config.Config, userAgent string) (Findings,
 type checkup struct {
 	cfg       *config.Config
 	userAgent string
+	// api is the API server, and uid the cluster's as far as it is told.
+	api *rest.Config
+	uid string
 	Findings
 }
 
@@ -62,6 +66,7 @@ func (c *checkup) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.uid = uid
 	for i := range c.cfg.Pipelines {
 		p := &c.cfg.Pipelines[i]
 		path := fmt.Sprintf("pipelines[%d]", i)
@@ -95,6 +100,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 	if err != nil {
 		return "", err
 	}
+	c.api = at
 	client, err := kube.NewClient(at)
 	if err != nil {
 		return "", err

@@ -118,7 +118,10 @@ func (o *object) look(ctx context.Context, do plan.Do, wanted map[string]any) re
 
 // existing does what the file says about an object that is there and is not ours.
 func (o *object) existing(ctx context.Context, actual keys.Actual, wanted map[string]any) result {
+	metadata, _ := wanted["metadata"].(map[string]any)
 	switch {
+	case o.isSource(actual, member(metadata, "annotations", clean.OriginUID)):
+		return waits
 	case actual.Terminating:
 		return o.parkAWhile(plan.IsTerminating, "an object of somebody else")
 	case o.cfg.Existing == plan.Adopt:
@@ -130,6 +133,18 @@ func (o *object) existing(ctx context.Context, actual keys.Actual, wanted map[st
 	default:
 		return o.parkAWhile(waiting.Exists, "an object of somebody else has the name")
 	}
+}
+
+// isSource reports whether an object of the target is the one that the log tells of, and not a copy. Then the replica
+// ends: names of clusters can be wrong, uids cannot.
+func (o *object) isSource(actual keys.Actual, uid string) bool {
+	if uid == "" || actual.UID != uid {
+		return false
+	}
+	o.end(fmt.Errorf("%w: it has %s %s with the uid that the log tells; name the cluster that is to be written to with "+
+		"kubernetes.kubeconfig and kubernetes.context, or map each namespace to another one with into.namespaces",
+		errOwnSource, o.res.GroupResource(), o.row.Key.String()))
+	return true
 }
 
 // adopt takes an object over: fields that others own stay theirs, unless the file says force.

@@ -146,7 +146,7 @@ func (o *object) endsLeftOut(ctx context.Context) bool {
 
 // compareWith says what would change in an object that is to be written.
 func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Difference {
-	wanted, _, _ := o.desired(ctx)
+	wanted, uid, _ := o.desired(ctx)
 	if wanted == nil {
 		d.Do, d.Why = "wait", o.parked.Reason(o.id)
 		if o.isLeftOut() {
@@ -168,7 +168,7 @@ func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Di
 		return d
 	}
 	actual := o.actualOf(o.res, o.row.Key, object)
-	if actual.Owner == keys.Absent && o.cfg.Existing == plan.Refuse {
+	if o.isSource(actual, uid) || actual.Owner == keys.Absent && o.cfg.Existing == plan.Refuse {
 		d.Do, d.Why = "wait", string(waiting.Exists)
 		return d
 	}

@@ -34,8 +34,8 @@ type Replica struct {
 
 	mu  sync.Mutex
 	now *run // nil while it does not run
-	// starting is why it does not run yet; nil where it does, or shall not.
-	starting error
+	// idle is why it does not run: what it waits for, or what has ended it. It is nil where it runs, or shall not.
+	idle error
 }
 
 // New returns a replica that does nothing until Run.
@@ -50,6 +50,9 @@ var errReplaced = errors.New("the log was replaced by a new one")
 // errRewound ends a run whose target was restored: it may have again what the replica has deleted and forgotten.
 var errRewound = errors.New("the target's versions begin again")
 
+// errOwnSource ends a replica that would write the objects that it reads.
+var errOwnSource = errors.New("the target is the cluster that the log is of")
+
 // errShared ends a run that has read the newest event of each subject only.
 var errShared = errors.New("objects share subjects")
 
@@ -63,6 +66,7 @@ func (p *Replica) Run(ctx context.Context) error {
 			return nil
 		}
 		if !p.again(err) {
+			p.setIdle(err)
 			return err
 		}
 	}
@@ -205,13 +209,13 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 
 // loadState waits for what a person has released.
 func (p *Replica) loadState(ctx context.Context) (Released, error) {
-	defer p.setStarting(nil)
+	defer p.setIdle(nil)
 	for backoff := (kube.Backoff{}); ; {
 		released, err := p.cfg.State.Load(ctx)
 		if err == nil {
 			return released, nil
 		}
-		p.setStarting(err)
+		p.setIdle(err)
 		p.cfg.Logger.Warn("the replica waits for its state", slog.Any("error", err))
 		if err := backoff.Wait(ctx, err); err != nil {
 			return Released{}, err
@@ -219,10 +223,10 @@ func (p *Replica) loadState(ctx context.Context) (Released, error) {
 	}
 }
 
-func (p *Replica) setStarting(err error) {
+func (p *Replica) setIdle(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.starting = err
+	p.idle = err
 }
 
 func (r *run) run(ctx context.Context) error {
@@ -257,6 +261,11 @@ func (r *run) ends(ctx context.Context) error {
 	case err := <-r.failed:
 		return err
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-r.failed: // a comparison ends by itself
+		return err
+	default:
 		return nil
 	}
 }

@@ -31,6 +31,7 @@ type Status struct {
 	// Writes counts requests to the target by their outcome.
 	Writes map[string]uint64 `json:"writes,omitempty"`
 	// Problems are why parts of the target cannot be read, by stream, or the broker is not told how far the replica is.
+	// Of a replica that does not run they say why, under start.
 	Problems map[string]string `json:"problems,omitempty"`
 }
 
@@ -58,8 +59,8 @@ func (p *Replica) Status() (s Status, ok bool) {
 	r := p.current()
 	if r == nil {
 		s = Status{Name: p.cfg.Name}
-		if err := p.startError(); err != nil {
-			s.Problems = map[string]string{"target": err.Error()}
+		if err := p.idleError(); err != nil {
+			s.Problems = map[string]string{"start": err.Error()}
 		}
 		return s, false
 	}
@@ -127,10 +128,10 @@ func (p *Replica) Resume(ctx context.Context) error {
 	return nil
 }
 
-func (p *Replica) startError() error {
+func (p *Replica) idleError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.starting
+	return p.idle
 }
 
 func (p *Replica) current() *run {

@@ -66,8 +66,8 @@ func TestStatus_says_why_a_replica_does_not_run_yet(t *testing.T) {
 	s, running := p.Status()
 	assert.False(t, running)
 	assert.Empty(t, s.Problems)
-	p.setStarting(errors.New("connection refused"))
+	p.setIdle(errors.New("connection refused"))
 	s, running = p.Status()
 	assert.False(t, running)
-	require.Equal(t, map[string]string{"target": "connection refused"}, s.Problems)
+	require.Equal(t, map[string]string{"start": "connection refused"}, s.Problems)
 }

@@ -19,6 +19,14 @@ type Key struct {
 	Namespace, Name string
 }
 
+// String returns namespace and name, for a person.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
+}
+
 // ID stands for a key as long as its row exists.
 type ID int32
 
