@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -178,7 +180,7 @@ func (p *replicator) handle(mux *http.ServeMux, changes bool) {
 	mux.Handle(remote.ResumePath, handler)
 }
 
-// unreadyLag is how far a replica may be behind its log.
+// unreadyLag is how far a replica may be behind its log, and for how long something may fail.
 const unreadyLag = time.Minute
 
 // ready answers whether the replicas follow their logs. A process that does not lead is ready.
@@ -196,27 +198,34 @@ func (p *replicator) unready() string {
 		return ""
 	}
 	for _, r := range p.replicas {
-		s, running := r.Status()
-		why := ""
-		switch {
-		case !running && s.Problems["start"] != "":
-			why = "it does not run: " + s.Problems["start"]
-		case !running:
-			why = "it does not run"
-		case !s.CaughtUp:
-			why = "it reads the log up to its end first"
-		case s.HeldEpoch != 0:
-			why = "the source's versions begin again; see: kube-eventbridge replicate resume"
-		case s.HeldDeletes:
-			why = "deletes are held; see: kube-eventbridge replicate resume"
-		case s.Lag > unreadyLag:
-			why = "it is " + s.Lag.Round(time.Second).String() + " behind the log"
-		default:
-			continue
+		if why := behind(r.Status()); why != "" {
+			return "replica " + r.Name() + ": " + why
 		}
-		return "replica " + r.Name() + ": " + why
 	}
 	return ""
+}
+
+// behind returns why a replica does not follow its log; empty if it does.
+func behind(s replica.Status, running bool) string {
+	switch {
+	case !running && s.Problems["start"] != "":
+		return "it does not run: " + s.Problems["start"]
+	case !running:
+		return "it does not run"
+	case !s.CaughtUp:
+		return "it reads the log up to its end first"
+	case s.HeldEpoch != 0:
+		return "the source's versions begin again; see: kube-eventbridge replicate resume"
+	case s.HeldDeletes:
+		return "deletes are held; see: kube-eventbridge replicate resume"
+	case s.Failing > unreadyLag:
+		part := slices.Min(slices.Collect(maps.Keys(s.Problems)))
+		return part + ": " + s.Problems[part]
+	case s.Lag > unreadyLag:
+		return "it is " + s.Lag.Round(time.Second).String() + " behind the log"
+	default:
+		return ""
+	}
 }
 
 // CompareReplicas tells what the replicas of a configuration would write, and writes nothing.

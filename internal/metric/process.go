@@ -170,6 +170,11 @@ func replicas() []Metric {
 			Look: "It grows while the target cannot be written to.",
 		},
 		{
+			Name: "replica_failing_seconds", Type: Gauge, Labels: []string{"replica"}, Optional: true,
+			Help: "With replicas, for how long something has failed that the replica needs; 0 where nothing does.",
+			Look: "`replicate status` says what it is: the target does not let a resource be listed, for example.",
+		},
+		{
 			Name: "replica_objects", Type: Gauge, Labels: []string{"replica"}, Optional: true,
 			Help: "With replicas, objects of the target that the replica has written.",
 			Look: "Compare it with the source.",

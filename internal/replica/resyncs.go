@@ -120,7 +120,8 @@ func (r *run) pruneScope(ctx context.Context, sc scope, state *resync) {
 	}
 	within, err := r.targets.within(ctx, res, sc)
 	if err != nil {
-		return // ctx has ended
+		r.log.Warn("a complete resync prunes nothing", slog.String("resource", res.Resource), slog.Any("reason", err))
+		return
 	}
 	untold := r.untold(sc, state, within)
 	for range untold { // all are counted before the first one is deleted

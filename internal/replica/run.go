@@ -398,7 +398,7 @@ func (r *run) keep(ctx context.Context) {
 			continue
 		}
 		if err := r.source.Acknowledge(ctx, marks); ctx.Err() == nil {
-			r.health.setProgress(err)
+			r.health.set(partLog, err)
 		}
 	}
 }

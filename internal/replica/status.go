@@ -33,6 +33,8 @@ type Status struct {
 	// Problems are why parts of the target cannot be read, by stream, or the broker is not told how far the replica is.
 	// Of a replica that does not run they say why, under start.
 	Problems map[string]string `json:"problems,omitempty"`
+	// Failing is for how long the problem has lasted that has lasted longest.
+	Failing time.Duration `json:"failing,omitempty"`
 }
 
 // Waiting is an object that waits.
@@ -76,14 +78,7 @@ func (p *Replica) Status() (s Status, ok bool) {
 	default:
 	}
 	s.Writes = r.counts.now()
-	target, progress := r.health.now()
-	s.Problems = make(map[string]string)
-	for stream, err := range target {
-		s.Problems[stream] = err.Error()
-	}
-	if progress != nil {
-		s.Problems["log"] = progress.Error()
-	}
+	s.Problems, s.Failing = r.health.now()
 	return s, true
 }
 

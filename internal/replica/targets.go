@@ -261,7 +261,7 @@ func namespacesOf(res *resource, served source.Resource) (all []string) {
 }
 
 // within returns which keys of a resource a scope of the source has, as far as the labels of the target's objects tell.
-// The error is ctx's.
+// The error is as for list.
 func (t *targets) within(ctx context.Context, res *resource, sc scope) (func(keys.Key) bool, error) {
 	if sc.LabelSelector == "" {
 		return func(keys.Key) bool { return true }, nil
@@ -274,29 +274,46 @@ func (t *targets) within(ctx context.Context, res *resource, sc scope) (func(key
 		return nil, err
 	}
 	found := make(map[keys.Key]struct{})
-	for _, namespace := range namespacesOf(res, served) {
+	for _, namespace := range namespacesWithin(res, served, sc) {
 		stream := source.Stream{
-			Resource: served, Namespace: namespace, LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector,
+			Resource: served, Namespace: namespace,
+			LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector,
 		}
-		if err := t.list(ctx, res, stream, found); err != nil {
+		if err := t.list(ctx, stream, func(item *kube.Item) {
+			if key, ok := keyOf(res, item.Namespace, item.Name); ok {
+				found[key] = struct{}{}
+			}
+		}); err != nil {
 			return nil, err
 		}
 	}
 	return func(k keys.Key) bool { _, in := found[k]; return in }, nil
 }
 
-// list adds the keys of what the target has of a stream. The error is ctx's.
-func (t *targets) list(ctx context.Context, res *resource, stream source.Stream, found map[keys.Key]struct{}) error {
+// namespacesWithin returns the target's namespaces, of those that are read, that a scope of the source may be in.
+func namespacesWithin(res *resource, served source.Resource, sc scope) []string {
+	all := namespacesOf(res, served)
+	if sc.Namespace == "" {
+		return all
+	}
+	within, ok := res.places().TargetNamespace(sc.Namespace)
+	if !ok || all[0] != "" && !slices.Contains(all, within) {
+		return nil
+	}
+	return []string{within}
+}
+
+// list calls f with what a stream of the target has, until it has all of it. What is in the way is told. The error is
+// ctx's, or that of the target if nothing is to be written.
+func (t *targets) list(ctx context.Context, stream source.Stream, f func(*kube.Item)) error {
+	part := stream.Name() + ", to prune"
+	defer t.run.health.set(part, nil)
 	for backoff := (kube.Backoff{}); ; {
-		_, err := kube.Current(ctx, t.client, stream, func(item *kube.Item) error {
-			if key, ok := keyOf(res, item.Namespace, item.Name); ok {
-				found[key] = struct{}{}
-			}
-			return nil
-		})
-		if err == nil {
-			return nil
+		_, err := kube.Current(ctx, t.client, stream, func(item *kube.Item) error { f(item); return nil })
+		if err == nil || ctx.Err() != nil || t.run.compares {
+			return err
 		}
+		t.run.health.set(part, err)
 		if err := backoff.Wait(ctx, err); err != nil {
 			return err
 		}
@@ -427,12 +444,12 @@ func (f *feed) sweep() {
 
 // State implements [source.Observer].
 func (f *feed) State(s source.State, err error) {
-	f.run.targets.fails(f.res, s == source.Waiting)
-	if s == source.Waiting {
-		f.run.health.targetFailed(f.stream.Name(), err)
-	} else {
-		f.run.health.targetAnswers(f.stream.Name())
+	waits := s == source.Waiting
+	f.run.targets.fails(f.res, waits)
+	if !waits {
+		err = nil
 	}
+	f.run.health.set(f.stream.Name(), err)
 }
 
 // Restarted implements [source.Observer].

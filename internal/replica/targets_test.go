@@ -5,12 +5,18 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -41,4 +47,72 @@ func TestFeed_notices_a_list_whose_objects_went_back(t *testing.T) {
 			assert.Equal(t, test.rewound, errors.As(err, &rewound), err)
 		})
 	}
+}
+
+// reads has the target of a rig be an API server, and lets it be read until the test ends.
+func (g *rig) reads() {
+	g.t.Helper()
+	g.run.targets.reading.Go(func() { _ = g.targets.catalog.Run(g.t.Context()) })
+	rigged := func() bool { offers, _ := g.targets.catalog.Now(); return offers != nil }
+	require.Eventually(g.t, rigged, time.Minute, time.Millisecond)
+}
+
+func targeting(api *replicatest.API) func(*Config) {
+	return func(c *Config) { c.Target = api.Config() }
+}
+
+// A replica of some namespaces may be permitted to read these only.
+func TestWithin_lists_the_namespaces_that_are_read(t *testing.T) {
+	api := replicatest.NewAPI(t, replicatest.ConfigMaps)
+	api.Refuse = func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "/configmaps") && !strings.Contains(r.URL.Path, "/namespaces/shop/") {
+			return http.StatusForbidden
+		}
+		return 0
+	}
+	api.Put("configmaps", "shop", "a", nil)
+	g := newRig(t, targeting(api))
+	g.reads()
+	g.tell(is("a", at(1, 10)))
+	for _, sc := range []scope{{LabelSelector: "app=x"}, {LabelSelector: "app=x", Namespace: "shop"}} {
+		within, err := g.targets.within(t.Context(), g.selection.all[0], sc)
+		require.NoError(t, err)
+		assert.True(t, within(keys.Key{Namespace: "shop", Name: "a"}))
+		assert.False(t, within(keys.Key{Namespace: "shop", Name: "b"}))
+	}
+	within, err := g.targets.within(t.Context(), g.selection.all[0], scope{LabelSelector: "app=x", Namespace: "other"})
+	require.NoError(t, err, "nothing of it is read")
+	assert.False(t, within(keys.Key{Namespace: "shop", Name: "a"}))
+}
+
+func TestWithin_tells_what_is_in_the_way(t *testing.T) {
+	api := replicatest.NewAPI(t, replicatest.ConfigMaps)
+	var code atomic.Int64
+	code.Store(http.StatusBadRequest)
+	api.Refuse = func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "/configmaps") {
+			return int(code.Load())
+		}
+		return 0
+	}
+	g := newRig(t, targeting(api))
+	g.reads()
+	g.tell(is("a", at(1, 10)))
+	listed := make(chan error, 1)
+	go func() {
+		_, err := g.targets.within(t.Context(), g.selection.all[0], scope{LabelSelector: "app=x"})
+		listed <- err
+	}()
+	problems := func() map[string]string { all, _ := g.health.now(); return all }
+	require.Eventually(t, func() bool {
+		return strings.Contains(problems()["configmaps.v1/shop, to prune"], "refused with 400")
+	}, time.Minute, time.Millisecond)
+	code.Store(0)
+	require.NoError(t, <-listed)
+	assert.Empty(t, problems())
+
+	code.Store(http.StatusBadRequest)
+	g.compares = true
+	_, err := g.targets.within(t.Context(), g.selection.all[0], scope{LabelSelector: "app=x"})
+	assert.ErrorContains(t, err, "refused with 400", "a comparison ends")
 }
