@@ -33,7 +33,7 @@ var parkedBy = map[write.Outcome]plan.Reason{
 
 // after does what follows from the answer to a write. Wanted is what was written; nil for a deletion.
 func (o *object) after(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
-	o.counts.add(string(a.Outcome))
+	o.counts.Add(string(a.Outcome))
 	switch a.Outcome { //nolint:exhaustive // parkedBy has the others
 	case write.Done:
 		return o.done(ctx, do, a, wanted)
@@ -193,7 +193,7 @@ func (o *object) yield(ctx context.Context, a write.Answer, wanted map[string]an
 	if len(left) == 0 {
 		return o.parkAWhile(waiting.Conflict, a.Message)
 	}
-	o.counts.add("yielded")
+	o.counts.Add("yielded")
 	return o.apply(ctx, wanted)
 }
 
@@ -243,7 +243,7 @@ func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual 
 	if err != nil {
 		return actual, later
 	}
-	o.counts.add("status-" + string(a.Outcome))
+	o.counts.Add("status-" + string(a.Outcome))
 	switch a.Outcome {
 	case write.Done:
 		if object, err := decode(a.Object); err == nil {

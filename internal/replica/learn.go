@@ -22,7 +22,7 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 	defer func() { r.outstanding.Read(&m) }()
 	e, err := event.Decode(m)
 	if err != nil {
-		r.counts.add("no-event")
+		r.counts.Add("no-event")
 		return nil //nolint:nilerr // other programs' messages do not concern the replica
 	}
 	res, isNew := r.selection.find(e)
@@ -44,7 +44,7 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 	case event.Gap:
 		r.learnGap(res, e)
 	case event.ResyncStarted, event.ResyncCompleted:
-		r.resyncs.learn(res, e)
+		r.resyncs.Learn(res.number, e)
 	}
 	if r.caughtUp {
 		r.prune(ctx)
@@ -66,7 +66,7 @@ func (r learning) learnObject(res *resource, e *event.Event) {
 	if r.cfg.Ends(desired.Claim) && leavesOut(res.rules(key.Namespace), res, e) {
 		desired.At = time.Time{}
 	}
-	id, before, learned := r.table.Learn(key, desired, r.resyncs.told(res, e))
+	id, before, learned := r.table.Learn(key, desired, r.resyncs.Told(res.number, e))
 	if !learned {
 		return
 	}

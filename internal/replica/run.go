@@ -17,8 +17,10 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -122,8 +124,8 @@ type run struct {
 	guards
 	lookups
 	stage
-	health  *health
-	counts  *counts
+	health  *health.Health
+	counts  *health.Counts
 	pruning sync.WaitGroup
 	// failed has what ends the run.
 	failed chan error
@@ -142,7 +144,7 @@ type known struct {
 type guards struct {
 	deletes *guard.Deletes
 	epochs  *guard.Epochs
-	resyncs *resyncs
+	resyncs *resyncs.Resyncs
 	// counted ends once the deletes are counted that were to be made at the start.
 	counted sync.Once
 }
@@ -194,14 +196,14 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 		},
 		guards: guards{
 			deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: guard.NewEpochs(cfg.Follow, released.Epoch),
-			resyncs: newResyncs(),
+			resyncs: resyncs.New(),
 		},
 		lookups: lookups{
 			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
 			owners: make(chan struct{}, 1),
 		},
 		stage:  stage{begun: make(chan struct{})},
-		health: newHealth(), counts: newCounts(), failed: make(chan error, 1),
+		health: health.New(), counts: health.NewCounts(), failed: make(chan error, 1),
 	}
 	r.targets = newTargets(r, client, offered)
 	return r, nil
@@ -381,6 +383,9 @@ func (r *run) lookAgain(why plan.Reason) {
 	}
 }
 
+// partLog is the part of the health that is not a stream of the target.
+const partLog = "log"
+
 // keepEvery is how often the replica says to the broker how far it is, and forgets what nothing needs.
 const keepEvery = time.Second
 
@@ -398,7 +403,7 @@ func (r *run) keep(ctx context.Context) {
 			continue
 		}
 		if err := r.source.Acknowledge(ctx, marks); ctx.Err() == nil {
-			r.health.set(partLog, err)
+			r.health.Set(partLog, err)
 		}
 	}
 }

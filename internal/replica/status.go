@@ -77,8 +77,8 @@ func (p *Replica) Status() (s Status, ok bool) {
 		s.CaughtUp = true
 	default:
 	}
-	s.Writes = r.counts.now()
-	s.Problems, s.Failing = r.health.now()
+	s.Writes = r.counts.Now()
+	s.Problems, s.Failing = r.health.Now()
 	return s, true
 }
 

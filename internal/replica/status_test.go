@@ -10,8 +10,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -72,22 +70,4 @@ func TestStatus_says_why_a_replica_does_not_run_yet(t *testing.T) {
 	s, running = p.Status()
 	assert.False(t, running)
 	require.Equal(t, map[string]string{"start": "connection refused"}, s.Problems)
-}
-
-func TestHealth_tells_what_fails_and_for_how_long(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHealth()
-		h.set("configmaps.v1", errors.New("refused"))
-		time.Sleep(time.Minute)
-		h.set("configmaps.v1", errors.New("forbidden"))
-		h.set(partLog, errors.New("no servers"))
-		problems, longest := h.now()
-		assert.Equal(t, map[string]string{"configmaps.v1": "forbidden", "log": "no servers"}, problems)
-		assert.Equal(t, time.Minute, longest)
-		h.set("configmaps.v1", nil)
-		h.set(partLog, nil)
-		problems, longest = h.now()
-		assert.Empty(t, problems)
-		assert.Zero(t, longest)
-	})
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -262,7 +263,7 @@ func namespacesOf(res *resource, served source.Resource) (all []string) {
 
 // within returns which keys of a resource a scope of the source has, as far as the labels of the target's objects tell.
 // The error is as for list.
-func (t *targets) within(ctx context.Context, res *resource, sc scope) (func(keys.Key) bool, error) {
+func (t *targets) within(ctx context.Context, res *resource, sc resyncs.Scope) (func(keys.Key) bool, error) {
 	if sc.LabelSelector == "" {
 		return func(keys.Key) bool { return true }, nil
 	}
@@ -291,7 +292,7 @@ func (t *targets) within(ctx context.Context, res *resource, sc scope) (func(key
 }
 
 // namespacesWithin returns the target's namespaces, of those that are read, that a scope of the source may be in.
-func namespacesWithin(res *resource, served source.Resource, sc scope) []string {
+func namespacesWithin(res *resource, served source.Resource, sc resyncs.Scope) []string {
 	all := namespacesOf(res, served)
 	if sc.Namespace == "" {
 		return all
@@ -307,13 +308,13 @@ func namespacesWithin(res *resource, served source.Resource, sc scope) []string 
 // ctx's, or that of the target if nothing is to be written.
 func (t *targets) list(ctx context.Context, stream source.Stream, f func(*kube.Item)) error {
 	part := stream.Name() + ", to prune"
-	defer t.run.health.set(part, nil)
+	defer t.run.health.Set(part, nil)
 	for backoff := (kube.Backoff{}); ; {
 		_, err := kube.Current(ctx, t.client, stream, func(item *kube.Item) error { f(item); return nil })
 		if err == nil || ctx.Err() != nil || t.run.compares {
 			return err
 		}
-		t.run.health.set(part, err)
+		t.run.health.Set(part, err)
 		if err := backoff.Wait(ctx, err); err != nil {
 			return err
 		}
@@ -449,7 +450,7 @@ func (f *feed) State(s source.State, err error) {
 	if !waits {
 		err = nil
 	}
-	f.run.health.set(f.stream.Name(), err)
+	f.run.health.Set(f.stream.Name(), err)
 }
 
 // Restarted implements [source.Observer].

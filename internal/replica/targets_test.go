@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -74,13 +75,13 @@ func TestWithin_lists_the_namespaces_that_are_read(t *testing.T) {
 	g := newRig(t, targeting(api))
 	g.reads()
 	g.tell(is("a", at(1, 10)))
-	for _, sc := range []scope{{LabelSelector: "app=x"}, {LabelSelector: "app=x", Namespace: "shop"}} {
+	for _, sc := range []resyncs.Scope{{LabelSelector: "app=x"}, {LabelSelector: "app=x", Namespace: "shop"}} {
 		within, err := g.targets.within(t.Context(), g.selection.all[0], sc)
 		require.NoError(t, err)
 		assert.True(t, within(keys.Key{Namespace: "shop", Name: "a"}))
 		assert.False(t, within(keys.Key{Namespace: "shop", Name: "b"}))
 	}
-	within, err := g.targets.within(t.Context(), g.selection.all[0], scope{LabelSelector: "app=x", Namespace: "other"})
+	within, err := g.targets.within(t.Context(), g.selection.all[0], resyncs.Scope{LabelSelector: "app=x", Namespace: "other"})
 	require.NoError(t, err, "nothing of it is read")
 	assert.False(t, within(keys.Key{Namespace: "shop", Name: "a"}))
 }
@@ -100,19 +101,18 @@ func TestWithin_tells_what_is_in_the_way(t *testing.T) {
 	g.tell(is("a", at(1, 10)))
 	listed := make(chan error, 1)
 	go func() {
-		_, err := g.targets.within(t.Context(), g.selection.all[0], scope{LabelSelector: "app=x"})
+		_, err := g.targets.within(t.Context(), g.selection.all[0], resyncs.Scope{LabelSelector: "app=x"})
 		listed <- err
 	}()
-	problems := func() map[string]string { all, _ := g.health.now(); return all }
-	require.Eventually(t, func() bool {
-		return strings.Contains(problems()["configmaps.v1/shop, to prune"], "refused with 400")
-	}, time.Minute, time.Millisecond)
+	problem := func() string { all, _ := g.health.Now(); return all["configmaps.v1/shop, to prune"] }
+	require.Eventually(t, func() bool { return strings.Contains(problem(), "refused with 400") }, time.Minute,
+		time.Millisecond)
 	code.Store(0)
 	require.NoError(t, <-listed)
-	assert.Empty(t, problems())
+	assert.Empty(t, problem())
 
 	code.Store(http.StatusBadRequest)
 	g.compares = true
-	_, err := g.targets.within(t.Context(), g.selection.all[0], scope{LabelSelector: "app=x"})
+	_, err := g.targets.within(t.Context(), g.selection.all[0], resyncs.Scope{LabelSelector: "app=x"})
 	assert.ErrorContains(t, err, "refused with 400", "a comparison ends")
 }
