@@ -253,7 +253,7 @@ func lateWrite(w *written) {
 	}
 	rig.Poll(w.t, "the newest state", func() (bool, string) {
 		got := values(w.t, w.to, w.ns)
-		return got == "b=2", got + fmt.Sprint(r.Waiting())
+		return got == "b=2", got + fmt.Sprint(r.Waiting(100))
 	})
 }
 
@@ -326,7 +326,7 @@ func TestReplica_of_a_resource_that_the_target_serves_at_times(t *testing.T) {
 		made := func() {
 			rig.Poll(t, "a widget in "+version, func() (bool, string) {
 				_, err := widgets.Get(t.Context(), "w", metav1.GetOptions{})
-				return err == nil, fmt.Sprint(err, r.Waiting())
+				return err == nil, fmt.Sprint(err, r.Waiting(100))
 			})
 		}
 		made()

@@ -275,7 +275,7 @@ func failback(r *replicas) {
 	settled(r.t, r.west)
 	create(r.t, r.atWest(), r.ns, "c=2")
 	r.await("a=2 c=2 new=1", "a=2 c=2 new=1")
-	assert.Empty(r.t, slices.DeleteFunc(r.west.Waiting(), func(w replica.Waiting) bool { return w.Reason == "left-out" }))
+	assert.Empty(r.t, slices.DeleteFunc(r.west.Waiting(100), func(w replica.Waiting) bool { return w.Reason == "left-out" }))
 	remove(r.t, r.atWest(), r.ns, "a")
 	r.await("c=2 new=1", "c=2 new=1")
 }

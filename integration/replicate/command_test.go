@@ -146,5 +146,13 @@ replicas:
 	code, out := c.command("replicate", "status", "--server", server)
 	assert.Equal(t, 0, code, out)
 	assert.Contains(t, out, "copy: 1 object", out)
+	code, out = c.command("status", "--server", server)
+	assert.Equal(t, 0, code, out)
+	assert.Contains(t, out, "The stream is live, and the replica runs\n", out)
+	assert.Regexp(t, `copy +north/both +north +running +yes`, out)
+	for _, path := range []string{"/resync", "/replicas/resume"} {
+		assert.Equal(t, 403, c.post(server, path, "cross-site"), path)
+		assert.Less(t, c.post(server, path, "same-origin"), 300, path)
+	}
 	b.Stops()
 }

@@ -175,7 +175,7 @@ func (r *replicas) probe() {
 		create(r.t, c.from, r.ns, name+"="+value)
 		rig.Poll(r.t, name+" in the other cluster", func() (bool, string) {
 			got, err := c.to.CoreV1().ConfigMaps(r.ns).Get(r.t.Context(), name, metav1.GetOptions{})
-			return err == nil && got.Data["value"] == value, fmt.Sprint(err, r.west.Waiting(), r.east.Waiting())
+			return err == nil && got.Data["value"] == value, fmt.Sprint(err, r.west.Waiting(100), r.east.Waiting(100))
 		})
 	}
 	settled(r.t, r.west)

@@ -222,7 +222,7 @@ func parked(t *testing.T, r *replica.Replica, reason plan.Reason, n int) {
 	t.Helper()
 	rig.Poll(t, fmt.Sprintf("%d objects that wait: %s", n, reason), func() (bool, string) {
 		s, _ := r.Status()
-		return s.Parked[reason] == n && s.Pending == 0, fmt.Sprintf("%+v %+v", s, r.Waiting())
+		return s.Parked[reason] == n && s.Pending == 0, fmt.Sprintf("%+v %+v", s, r.Waiting(100))
 	})
 }
 

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,10 +16,10 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
@@ -29,6 +27,10 @@ import (
 type replicator struct {
 	cfg      *config.Config
 	log      *slog.Logger
+	build    Build
+	started  time.Time
+	file     string
+	at       string // the URL of the API server, without a user
 	replicas []*replica.Replica
 	// candidate is nil where no other process can lead.
 	candidate *election.Candidate
@@ -50,6 +52,7 @@ func Replicate(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	p.file = o.File
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		remote.Metrics(p.replicas))
@@ -89,7 +92,11 @@ func newReplicator(cfg *config.Config, build Build, log *slog.Logger) (p *replic
 	if err != nil {
 		return nil, err
 	}
-	p = &replicator{cfg: cfg, log: log}
+	at, err := wiring.AddressOf(api)
+	if err != nil {
+		return nil, err
+	}
+	p = &replicator{cfg: cfg, log: log, build: build, started: time.Now(), at: at.String()}
 	for i := range cfg.Replicas {
 		c, err := wiring.Replica(cfg, &cfg.Replicas[i], api, log)
 		if err != nil {
@@ -144,44 +151,51 @@ func (p *replicator) replicate(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// listen opens the addresses of metrics and probes, and of what changes something if that has one of its own.
-func (p *replicator) listen(registry *prometheus.Registry) (servers []endpointServer, err error) {
-	c := &p.cfg.Server
-	l, err := open(c.Listen, "server.listen")
-	if err != nil {
-		return nil, err
-	}
-	mux := http.NewServeMux()
-	p.handle(mux, c.Admin == "")
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", p.ready)
-	p.log.Info("serving /replicas /metrics /livez /readyz", "address", l.Addr().String())
-	servers = append(servers, endpointServer{l, endpoint.Guarded(c.Listen, mux)})
-	if c.Admin == "" {
-		return servers, nil
-	}
-	if l, err = open(c.Admin, "server.admin"); err != nil {
-		return nil, errors.Join(err, servers[0].Close())
-	}
-	p.log.Info("serving POST /replicas/resume", "address", l.Addr().String())
-	admin := http.NewServeMux()
-	p.handle(admin, true)
-	return append(servers, endpointServer{l, endpoint.Guarded(c.Admin, admin)}), nil
+// listen opens the addresses of the process's servers.
+func (p *replicator) listen(registry *prometheus.Registry) ([]endpointServer, error) {
+	return listen(&p.cfg.Server, "server.listen", p.log, p.serve, func(mux *http.ServeMux) {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+		mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+		mux.HandleFunc("GET /readyz", p.ready)
+	})
 }
 
-// handle serves what tells of replicas, and what changes them if that is allowed there. P may be nil.
-func (p *replicator) handle(mux *http.ServeMux, changes bool) {
+// serve serves the status, and what guard makes of what changes something.
+func (p *replicator) serve(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
+	handleStatus(mux, status.Config{Process: p.told, Replicas: p.states})
+	p.serveReplicas(mux, guard)
+}
+
+// serveReplicas serves what tells of replicas and changes them. P may be nil.
+func (p *replicator) serveReplicas(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
 	if p == nil {
 		return
 	}
-	handler := endpoint.Unchanging(changes, remote.Handler(p.replicas))
+	handler := guard(remote.Handler(p.replicas))
 	mux.Handle(remote.Path, handler)
 	mux.Handle(remote.ResumePath, handler)
 }
 
-// unreadyLag is how far a replica may be behind its log, and for how long something may fail.
-const unreadyLag = time.Minute
+// told is what a process that only replicates knows of itself.
+func (p *replicator) told() status.Process {
+	return status.Process{
+		Version: p.build.Version, Commit: p.build.Commit, Started: p.started, Cluster: p.cfg.Cluster, APIServer: p.at,
+		File: p.file, LoadedAt: p.started, Election: p.election(),
+	}
+}
+
+// states says how the replicas are.
+func (p *replicator) states() status.Replicas {
+	return status.Replicas{All: p.replicas, Election: p.election()}
+}
+
+// election is nil where no other process can lead.
+func (p *replicator) election() *status.Election {
+	if p.candidate == nil {
+		return nil
+	}
+	return electionOf(p.candidate)
+}
 
 // ready answers whether the replicas follow their logs. A process that does not lead is ready.
 func (p *replicator) ready(w http.ResponseWriter, _ *http.Request) {
@@ -194,38 +208,16 @@ func (p *replicator) ready(w http.ResponseWriter, _ *http.Request) {
 
 // unready returns why a replica does not follow its log; empty if all do, or another process leads. P may be nil.
 func (p *replicator) unready() string {
-	if p == nil || p.candidate != nil && !p.candidate.Leads() {
+	if p == nil {
 		return ""
 	}
-	for _, r := range p.replicas {
-		if why := behind(r.Status()); why != "" {
-			return "replica " + r.Name() + ": " + why
+	c := status.Config{Process: p.told, Replicas: p.states}
+	for _, r := range c.Report().Replicas {
+		if !r.Ready {
+			return "replica " + r.Name + ": " + r.Reason
 		}
 	}
 	return ""
-}
-
-// behind returns why a replica does not follow its log; empty if it does.
-func behind(s replica.Status, running bool) string {
-	switch {
-	case !running && s.Problems["start"] != "":
-		return "it does not run: " + s.Problems["start"]
-	case !running:
-		return "it does not run"
-	case !s.CaughtUp:
-		return "it reads the log up to its end first"
-	case s.HeldEpoch != 0:
-		return "the source's versions begin again; see: kube-eventbridge replicate resume"
-	case s.HeldDeletes:
-		return "deletes are held; see: kube-eventbridge replicate resume"
-	case s.Failing > unreadyLag:
-		part := slices.Min(slices.Collect(maps.Keys(s.Problems)))
-		return part + ": " + s.Problems[part]
-	case s.Lag > unreadyLag:
-		return "it is " + s.Lag.Round(time.Second).String() + " behind the log"
-	default:
-		return ""
-	}
 }
 
 // CompareReplicas tells what the replicas of a configuration would write, and writes nothing.

@@ -5,12 +5,17 @@ package app
 import (
 	"cmp"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
 // statusConfig says what the process reports on.
 func (p *process) statusConfig() status.Config {
-	return status.Config{Process: p.told, Pipelines: p.running, Idle: p.idle}
+	c := status.Config{Process: p.told, Pipelines: p.running, Idle: p.idle}
+	if p.replicator != nil {
+		c.Replicas = p.replicator.states
+	}
+	return c
 }
 
 // told is what the process knows of itself.
@@ -27,11 +32,17 @@ func (p *process) told() status.Process {
 	}
 	if s := p.standing; s != nil {
 		_, brokers := s.brokers()
-		t.Election = &status.Election{
-			Leads: s.Leads(), Identity: s.Identity(), Leader: s.Leader(), Term: s.Term(), Err: s.Err(), Brokers: brokers,
-		}
+		t.Election = electionOf(s.Candidate)
+		t.Election.Brokers = brokers
 	}
 	return t
+}
+
+// electionOf says how a candidate stands.
+func electionOf(c *election.Candidate) *status.Election {
+	return &status.Election{
+		Leads: c.Leads(), Identity: c.Identity(), Leader: c.Leader(), Term: c.Term(), Err: c.Err(),
+	}
 }
 
 func (r *report) setCluster(uid string) {

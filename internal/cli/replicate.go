@@ -199,7 +199,7 @@ func replicaLine(r *remote.Replica) string {
 	case !r.Running && len(r.Problems) > 0:
 		return r.Name + ": does not run" + problemLines(r)
 	case !r.Running:
-		return r.Name + ": does not run in this process"
+		return r.Name + ": does not run in this process" + problemLines(r)
 	case !r.CaughtUp:
 		return r.Name + ": reads the log up to its end" + problemLines(r)
 	}

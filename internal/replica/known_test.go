@@ -97,5 +97,5 @@ func TestStatus_says_why_a_replica_has_ended(t *testing.T) {
 	require.ErrorIs(t, p.Run(t.Context()), errOwnSource)
 	s, running := p.Status()
 	assert.False(t, running)
-	assert.Equal(t, map[string]string{"start": errOwnSource.Error()}, s.Problems)
+	assert.Equal(t, map[string]string{"replica": errOwnSource.Error()}, s.Texts())
 }

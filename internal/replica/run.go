@@ -36,8 +36,8 @@ type Replica struct {
 
 	mu  sync.Mutex
 	now *run // nil while it does not run
-	// idle is why it does not run: what it waits for, or what has ended it. It is nil where it runs, or shall not.
-	idle error
+	// starting is why it does not run yet; nil where it does, or shall not. Ended is why it does not any more.
+	starting, ended error
 }
 
 // New returns a replica that does nothing until Run.
@@ -62,16 +62,23 @@ var errShared = errors.New("objects share subjects")
 // credentials or addresses are of no use. Whatever fails otherwise is tried again, less and less often, without end: a
 // broker or an API server may be away for as long as it likes.
 func (p *Replica) Run(ctx context.Context) error {
+	p.setEnded(nil)
 	for {
 		err := p.runOnce(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if !p.again(err) {
-			p.setIdle(err)
+			p.setEnded(err)
 			return err
 		}
 	}
+}
+
+func (p *Replica) setEnded(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = err
 }
 
 // again reports whether the replica has to begin again.
@@ -160,6 +167,8 @@ type lookups struct {
 
 // stage is how far the log is read.
 type stage struct {
+	// began is when the run did.
+	began time.Time
 	// perObject: the newest event of each subject is read, so that an object needs one of its own.
 	perObject bool
 	// caughtUp: the log was read up to the end that it had at the start. It is used by who reads the log; begun tells
@@ -202,7 +211,7 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
 			owners: make(chan struct{}, 1),
 		},
-		stage:  stage{begun: make(chan struct{})},
+		stage:  stage{began: time.Now(), begun: make(chan struct{})},
 		health: health.New(), counts: health.NewCounts(), failed: make(chan error, 1),
 	}
 	r.targets = newTargets(r, client, offered)
@@ -211,13 +220,13 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 
 // loadState waits for what a person has released.
 func (p *Replica) loadState(ctx context.Context) (Released, error) {
-	defer p.setIdle(nil)
+	defer p.setStarting(nil)
 	for backoff := (kube.Backoff{}); ; {
 		released, err := p.cfg.State.Load(ctx)
 		if err == nil {
 			return released, nil
 		}
-		p.setIdle(err)
+		p.setStarting(err)
 		p.cfg.Logger.Warn("the replica waits for its state", slog.Any("error", err))
 		if err := backoff.Wait(ctx, err); err != nil {
 			return Released{}, err
@@ -225,10 +234,10 @@ func (p *Replica) loadState(ctx context.Context) (Released, error) {
 	}
 }
 
-func (p *Replica) setIdle(err error) {
+func (p *Replica) setStarting(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.idle = err
+	p.starting = err
 }
 
 func (r *run) run(ctx context.Context) error {

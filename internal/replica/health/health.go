@@ -13,17 +13,17 @@ import (
 type Health struct {
 	mu sync.Mutex
 	// failing has, by part, what fails.
-	failing map[string]failure
+	failing map[string]Failure
 }
 
-// failure is what fails, and since when.
-type failure struct {
-	text  string
-	since time.Time
+// Failure is why something fails, and since when.
+type Failure struct {
+	Err   error
+	Since time.Time
 }
 
 // New returns one of a replica of which nothing fails.
-func New() *Health { return &Health{failing: make(map[string]failure)} }
+func New() *Health { return &Health{failing: make(map[string]Failure)} }
 
 // Set says that a part fails; nil is that it does not.
 func (h *Health) Set(part string, err error) {
@@ -33,23 +33,18 @@ func (h *Health) Set(part string, err error) {
 		delete(h.failing, part)
 		return
 	}
-	since := time.Now()
+	failure := Failure{err, time.Now()}
 	if before, again := h.failing[part]; again {
-		since = before.since
+		failure.Since = before.Since
 	}
-	h.failing[part] = failure{err.Error(), since}
+	h.failing[part] = failure
 }
 
-// Now returns what fails, by part, and for how long the part has that has failed longest.
-func (h *Health) Now() (problems map[string]string, longest time.Duration) {
+// Now returns what fails, by part.
+func (h *Health) Now() map[string]Failure {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	problems = make(map[string]string, len(h.failing))
-	for part, f := range h.failing {
-		problems[part] = f.text
-		longest = max(longest, time.Since(f.since))
-	}
-	return problems, longest
+	return maps.Clone(h.failing)
 }
 
 // Counts counts requests to the target by their outcome. It is safe for concurrent use.

@@ -11,20 +11,21 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestHealth_tells_what_fails_and_for_how_long(t *testing.T) {
+func TestHealth_tells_what_fails_and_since_when(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New()
 		h.Set("configmaps.v1", errors.New("refused"))
 		time.Sleep(time.Minute)
 		h.Set("configmaps.v1", errors.New("forbidden"))
 		h.Set("log", errors.New("no servers"))
-		problems, longest := h.Now()
-		assert.Equal(t, map[string]string{"configmaps.v1": "forbidden", "log": "no servers"}, problems)
-		assert.Equal(t, time.Minute, longest)
+		now := h.Now()
+		assert.Len(t, now, 2)
+		assert.EqualError(t, now["configmaps.v1"].Err, "forbidden")
+		assert.Equal(t, time.Minute, time.Since(now["configmaps.v1"].Since))
+		assert.EqualError(t, now["log"].Err, "no servers")
+		assert.Zero(t, time.Since(now["log"].Since))
 		h.Set("configmaps.v1", nil)
 		h.Set("log", nil)
-		problems, longest = h.Now()
-		assert.Empty(t, problems)
-		assert.Zero(t, longest)
+		assert.Empty(t, h.Now())
 	})
 }

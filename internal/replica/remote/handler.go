@@ -26,8 +26,8 @@ const (
 // paramReplica names a replica; without it all are meant.
 const paramReplica = "replica"
 
-// mostWaiting is how many objects that wait are told of a replica.
-const mostWaiting = 1000
+// mostWaiting is how many objects that wait for the same reason are told of a replica.
+const mostWaiting = 100
 
 // Answer says of each replica how it is.
 type Answer struct {
@@ -39,8 +39,10 @@ type Replica struct {
 	replica.Status
 	// Running is false in a process that does not lead.
 	Running bool `json:"running"`
-	// Waiting are objects that wait, at most a thousand.
+	// Waiting are objects that wait, at most a hundred of each reason.
 	Waiting []replica.Waiting `json:"waiting,omitempty"`
+	// Problems say what keeps it from doing its work, by what fails.
+	Problems map[string]string `json:"problems,omitempty"`
 }
 
 // Refusal says why nothing was done.
@@ -52,7 +54,7 @@ type Refusal struct {
 func Handler(replicas []*replica.Replica) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, Tell(replicas))
+		write(w, http.StatusOK, tell(replicas))
 	})
 	mux.HandleFunc("POST "+ResumePath, func(w http.ResponseWriter, r *http.Request) {
 		code, err := resume(replicas, r)
@@ -60,19 +62,17 @@ func Handler(replicas []*replica.Replica) http.Handler {
 			write(w, code, Refusal{err.Error()})
 			return
 		}
-		write(w, http.StatusOK, Tell(replicas))
+		write(w, http.StatusOK, tell(replicas))
 	})
 	return mux
 }
 
-// Tell returns how replicas are.
-func Tell(replicas []*replica.Replica) Answer {
+// tell returns how replicas are.
+func tell(replicas []*replica.Replica) Answer {
 	a := Answer{Replicas: []Replica{}}
 	for _, r := range replicas {
-		status, running := r.Status()
-		waiting := r.Waiting(mostWaiting)
-		slices.SortFunc(waiting, replica.Waiting.Compare)
-		a.Replicas = append(a.Replicas, Replica{status, running, waiting[:min(len(waiting), mostWaiting)]})
+		s, running := r.Status()
+		a.Replicas = append(a.Replicas, Replica{s, running, r.Waiting(mostWaiting), s.Texts()})
 	}
 	return a
 }

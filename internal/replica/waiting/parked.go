@@ -3,7 +3,7 @@
 package waiting
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -134,16 +134,24 @@ func (p *Parked) ByReason() map[plan.Reason]int {
 	return counts
 }
 
-// List returns why keys wait: for each reason, of at most so many keys.
-func (p *Parked) List(most int) map[keys.ID]Key {
+// Oldest returns, of each reason, the keys that have waited for longest, at most so many.
+func (p *Parked) Oldest(most int) map[keys.ID]Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list, listed := make(map[keys.ID]Key), make([]int, len(p.reasons))
-	for _, id := range slices.Sorted(maps.Keys(p.all)) {
-		k := p.all[id]
-		if listed[k.reason]++; listed[k.reason] <= most {
-			list[id] = Key{p.reasons[k.reason], p.details[id], time.Unix(int64(k.since), 0).UTC()}
+	byReason := make([][]keys.ID, len(p.reasons))
+	older := func(a, b keys.ID) int { return cmp.Or(cmp.Compare(p.all[a].since, p.all[b].since), cmp.Compare(a, b)) }
+	for id, k := range p.all {
+		first := byReason[k.reason]
+		if at, _ := slices.BinarySearchFunc(first, id, older); at < most {
+			first = slices.Insert(first, at, id)
+			byReason[k.reason] = first[:min(len(first), most)]
 		}
 	}
-	return list
+	oldest := make(map[keys.ID]Key)
+	for number, first := range byReason {
+		for _, id := range first {
+			oldest[id] = Key{p.reasons[number], p.details[id], time.Unix(int64(p.all[id].since), 0).UTC()}
+		}
+	}
+	return oldest
 }

@@ -23,14 +23,14 @@ func TestParked_says_why_and_since_when_keys_wait(t *testing.T) {
 	assert.True(t, p.Put(2, Denied, "by a webhook", noon.Add(time.Hour)), "another reason")
 	assert.Equal(t, map[keys.ID]Key{
 		1: {Exists, "of somebody else", noon}, 2: {Denied, "by a webhook", noon.Add(time.Hour)},
-	}, p.List(10))
+	}, p.Oldest(10))
 	assert.Equal(t, map[plan.Reason]int{Exists: 1, Denied: 1}, p.ByReason())
 	assert.Equal(t, []keys.ID{2}, p.Waiting(Denied))
 	p.Remove(1)
 	assert.Empty(t, p.Reason(1))
 	assert.Equal(t, "denied", p.Reason(2))
 	p.Put(3, Denied, "", noon)
-	assert.Len(t, p.List(1), 1, "one of each reason")
+	assert.Len(t, p.Oldest(1), 1, "one of each reason")
 }
 
 // All keys may wait, for a namespace or because they are redacted.
