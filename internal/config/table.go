@@ -71,8 +71,8 @@ var bufferKeys = []rule{
 var serverKeys = []rule{
 	{"listen", aListener.Also("port"), "127.0.0.1:8080", `The status page (/), /metrics, /livez, /readyz, and what the
 		commands status and resync ask; a Pod needs :8080 for probes.`},
-	{"admin", aListener.OrEmpty(), "", `Where a resync can be asked for, such as 127.0.0.1:8081. Empty: at listen, by
-		requests to a loopback address: on the same machine, or through kubectl port-forward.`},
+	{"admin", aListener.OrEmpty(), "", `Where a resync, or that a replica goes on, can be asked for, such as
+		127.0.0.1:8081. Empty: at listen, by requests to a loopback address: on the same machine, or through kubectl port-forward.`},
 	{"profiling", aSwitch.Also("pprof"), "false", `true also serves Go's profiles of processor time and memory, below
 		/debug/pprof/. Whoever reaches the address can keep a core busy with them; no profile has contents of
 		objects.`},
