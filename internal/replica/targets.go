@@ -44,6 +44,8 @@ type targets struct {
 	failing map[uint16]bool
 	// changed is closed when one of these changes.
 	changed chan struct{}
+
+	askEvery time.Duration
 }
 
 // targetState is how far a resource of the target is read.
@@ -62,7 +64,7 @@ func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets 
 	return &targets{
 		run: r, client: client, catalog: offered, states: make(map[uint16]targetState),
 		versions: make(map[uint16]string), failing: make(map[uint16]bool),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), askEvery: askEvery,
 	}
 }
 
@@ -196,8 +198,15 @@ func (t *targets) read(ctx context.Context, res *resource) error {
 		})
 	}
 	group.Go(func() error { return t.follow(ctx, served) })
+	if len(scopes) > 0 {
+		first := source.Stream{Resource: served, Namespace: scopes[0]}
+		group.Go(func() error { return kube.Rewound(ctx, t.client, first, t.askEvery) })
+	}
 	return group.Wait()
 }
+
+// askEvery is how often the target is asked for its version.
+const askEvery = 10 * time.Second
 
 // errOther says that a resource is not served any more, or in other versions.
 var errOther = errors.New("the target does not serve the version that was read")

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -60,6 +61,26 @@ func (g *rig) reads() {
 
 func targeting(api *replicatest.API) func(*Config) {
 	return func(c *Config) { c.Target = api.Config() }
+}
+
+// copyOf is what an object of the target has that replica r has written. Origin ends in resource, namespace and name.
+func copyOf(origin, uid string, applied sequence.Sequence) map[string]any {
+	return map[string]any{
+		"labels": map[string]string{clean.Label: "r"},
+		"annotations": map[string]string{
+			clean.Origin: "east/core/" + origin, clean.OriginUID: uid, clean.OriginSequence: applied.String(),
+		},
+	}
+}
+
+// shown waits until the target has shown an object of the replica, and returns it.
+func (g *rig) shown(key keys.Key) (id keys.ID, row keys.Row) {
+	g.t.Helper()
+	require.Eventually(g.t, func() bool {
+		row, id, _ = g.table.Find(key)
+		return row.Actual.Owner == keys.Ours && g.targets.state(key.Resource) == synced
+	}, time.Minute, time.Millisecond)
+	return id, row
 }
 
 // A replica of some namespaces may be permitted to read these only.
@@ -115,4 +136,28 @@ func TestWithin_tells_what_is_in_the_way(t *testing.T) {
 	g.compares = true
 	_, err := g.targets.within(t.Context(), g.selection.all[0], resyncs.Scope{LabelSelector: "app=x"})
 	assert.ErrorContains(t, err, "refused with 400", "a comparison ends")
+}
+
+// A proxy, or an API server whose etcd was restored below it, keeps watches open that tell nothing.
+func TestRead_notices_that_the_target_went_back_while_watches_are_open(t *testing.T) {
+	api := replicatest.NewAPI(t, replicatest.ConfigMaps)
+	var asked atomic.Int64
+	api.Refuse = func(r *http.Request) int {
+		if r.URL.Query().Get("limit") == "1" && r.URL.Query().Get("labelSelector") == "" {
+			asked.Add(1)
+		}
+		return 0
+	}
+	g := newRig(t, targeting(api))
+	g.reads()
+	g.targets.askEvery = time.Millisecond
+	g.tell(is("a", at(1, 10)))
+	require.Eventually(t, func() bool { return asked.Load() > 1 }, time.Minute, time.Millisecond)
+	api.GoBack(50)
+	select {
+	case err := <-g.failed:
+		assert.ErrorIs(t, err, errRewound)
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is noticed")
+	}
 }
