@@ -259,10 +259,26 @@ func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual 
 	}
 }
 
-// parkAWhile parks the object, and has it looked at again after a time that grows.
+// parkAWhile parks the object, and has it looked at again after a time that grows. What it waits for may have come
+// before it was parked, and wakes only what is.
 func (o *object) parkAWhile(why plan.Reason, detail string) result {
 	o.park(why, detail)
+	switch {
+	case why == waiting.NoNamespace && o.hasNamespace(&o.row):
+		return later
+	case why == waiting.NoResource:
+		o.targets.catalog.Refresh() // it tells what is new
+	}
 	return waitsAWhile
+}
+
+// parkForOwner parks an object that waits for an owner, unless that has come meanwhile.
+func (o *object) parkForOwner(wanted map[string]any, missing string) result {
+	res := o.park(waiting.NoOwner, missing)
+	if o.remap(wanted) == "" {
+		return later
+	}
+	return res
 }
 
 // remap gives the owners of an object the uids that they have in the target. It returns the first owner that is not

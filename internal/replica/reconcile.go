@@ -283,7 +283,7 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 		return nil, "", o.park(waiting.Invalid, err.Error())
 	}
 	if missing := o.remap(wanted); missing != "" {
-		return nil, "", o.park(waiting.NoOwner, missing)
+		return nil, "", o.parkForOwner(wanted, missing)
 	}
 	return wanted, e.Attr("objectuid"), settled
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
@@ -365,30 +364,6 @@ func (r *run) requeue(id keys.ID, res result) {
 	case waitsAWhile:
 		r.queue.Forget(id, waiting.Retry)
 		r.queue.AddAfter(id, waiting.Look)
-	}
-}
-
-// wake has parked keys looked at when what they wait for may have come.
-func (r *run) wake(ctx context.Context) {
-	for ctx.Err() == nil {
-		_, namespaces, _ := r.namespaces.Now()
-		_, served := r.targets.catalog.Now()
-		select {
-		case <-ctx.Done():
-		case <-namespaces:
-			r.lookAgain(waiting.NoNamespace)
-		case <-served:
-			r.lookAgain(waiting.NoResource)
-		case <-r.owners:
-			r.lookAgain(waiting.NoOwner)
-			_ = pause.For(ctx, time.Second) // ctx's error ends the loop
-		}
-	}
-}
-
-func (r *run) lookAgain(why plan.Reason) {
-	for _, id := range r.parked.Waiting(why) {
-		r.enqueue(id)
 	}
 }
 

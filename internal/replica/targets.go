@@ -22,6 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -430,6 +431,7 @@ func (f *feed) Note(ctx context.Context, p source.Progress) error {
 		}
 		f.sweep()
 		f.listed()
+		f.run.lookAgain(waiting.NoResource, all)
 	}
 	return ctx.Err()
 }
