@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/fields"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
@@ -213,7 +214,7 @@ func (o *object) refused(ctx context.Context, do plan.Do, a write.Answer, wanted
 		return later
 	case try.Outcome != write.Done:
 		return o.parkAWhile(waiting.Invalid, a.Message)
-	case o.cfg.Recreate:
+	case o.cfg.Recreate && !contents.Has(o.res.GroupResource()):
 		return o.recreate(ctx)
 	default:
 		return o.parkAWhile(waiting.Immutable, a.Message)

@@ -4,12 +4,9 @@ package replica
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/pmezard/go-difflib/difflib"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
@@ -113,7 +110,7 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 		d.Do, d.Why = "wait", string(waiting.NoResource)
 		return d
 	}
-	action := plan.Decide(row.Desired, row.Actual, false, r.cfg.Config)
+	action := o.decide(false)
 	if action.Do != plan.Leave && r.stopped(&row) {
 		d.Do, d.Why = "wait", string(waiting.HeldEpoch)
 		return d
@@ -127,6 +124,8 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 		d.Do = "delete"
 		if !r.allowed(&row) {
 			d.Why = string(waiting.HeldDelete)
+		} else if kept, err := o.kept(ctx); kept != "" || err != nil {
+			d.Do, d.Why = "wait", string(waiting.NotEmpty)
 		}
 	case plan.Recreate:
 		if d.Do = "recreate"; o.endsLeftOut(ctx) {
@@ -172,19 +171,6 @@ func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Di
 		d.Do, d.Why = "wait", string(waiting.Exists)
 		return d
 	}
-	d.Do, d.Diff = "change", diff(clean.Project(wanted, object), wanted)
+	d.Do, d.Diff = "change", clean.Diff(clean.Project(wanted, object), wanted)
 	return d
-}
-
-func diff(from, to map[string]any) string {
-	before, _ := yaml.Marshal(from) // decoded JSON always has a YAML form
-	after, _ := yaml.Marshal(to)
-	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "target", ToFile: "source",
-		Context: 3,
-	})
-	if err != nil {
-		return fmt.Sprint(err)
-	}
-	return text
 }

@@ -10,15 +10,18 @@ import (
 	"log/slog"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // result is what came of a key.
@@ -51,7 +54,7 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	if r.stopped(&row) {
 		return waits // release looks at all keys
 	}
-	switch action := plan.Decide(row.Desired, row.Actual, row.Accepted, r.cfg.Config); action.Do {
+	switch action := o.decide(row.Accepted); action.Do {
 	case plan.Park:
 		if row.Actual.Owner == keys.Detached {
 			return o.detached(ctx, action.Why)
@@ -64,6 +67,16 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	default:
 		return o.settle()
 	}
+}
+
+// decide returns what is to be done with the object. What others have put into an object goes with it, so one that has
+// others is changed instead of made again.
+func (o *object) decide(accepted bool) plan.Action {
+	action := plan.Decide(o.row.Desired, o.row.Actual, accepted, o.cfg.Config)
+	if action.Do == plan.Recreate && contents.Has(o.res.GroupResource()) {
+		action.Do = plan.Change
+	}
+	return action
 }
 
 // settle says that all is as it shall be with the object.
@@ -180,6 +193,12 @@ func (o *object) delete(ctx context.Context) result {
 	if !o.allowed(&o.row) {
 		return o.park(waiting.HeldDelete, "more objects went in an hour than the limit allows")
 	}
+	switch kept, err := o.kept(ctx); {
+	case err != nil:
+		return later
+	case kept != "":
+		return o.parkAWhile(waiting.NotEmpty, "it has "+kept+"; empty it, or delete it yourself")
+	}
 	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)
 	if err != nil {
 		return later
@@ -199,6 +218,25 @@ func (o *object) deleteEnded(ctx context.Context) result {
 
 // isLeftOut reports whether the object waits because the source's is none that is replicated.
 func (o *object) isLeftOut() bool { return o.parked.Reason(o.id) == string(waiting.LeftOut) }
+
+// kept returns what must not be deleted with the object, for a person. Objects of the replica that have ended, too, may
+// go.
+func (o *object) kept(ctx context.Context) (string, error) {
+	if !contents.Has(o.res.GroupResource()) {
+		return "", nil
+	}
+	offers, _ := o.targets.catalog.Now()
+	return o.contents.Kept(ctx, o.res.GroupResource(), o.place().Name, offers,
+		func(kind source.Resource, m *metav1.PartialObjectMetadata) bool {
+			res := o.selection.named(kind.GroupResource())
+			if res == nil || m.Labels[clean.Label] != o.cfg.Name {
+				return false
+			}
+			key, _ := keyOf(res, m.Namespace, m.Name)
+			row, _, found := o.table.Find(key)
+			return found && row.Actual.Owner == keys.Ours && o.cfg.Ends(row.Desired.Claim)
+		})
+}
 
 // write brings the object into the state of its event.
 func (o *object) write(ctx context.Context, do plan.Do) result {

@@ -76,6 +76,13 @@ func (s *selection) entriesOf(name schema.GroupResource) (entries []*Entry) {
 	return all
 }
 
+// named returns a resource that the log has shown, and an entry selects; nil for others.
+func (s *selection) named(name schema.GroupResource) *resource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byName[name]
+}
+
 // at returns a resource by its number.
 func (s *selection) at(number uint16) *resource {
 	s.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
@@ -126,6 +127,7 @@ type run struct {
 	targets    *targets
 	target     *write.Target
 	namespaces *catalog.Namespaces
+	contents   *contents.Finder
 	known
 	guards
 	lookups
@@ -195,8 +197,13 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+	finder, err := contents.New(cfg.Target)
+	if err != nil {
+		return nil, err
+	}
 	r := &run{
 		cfg: cfg, log: cfg.Logger, source: opened, selection: newSelection(cfg), target: target, namespaces: namespaces,
+		contents: finder,
 		known: known{
 			table: keys.New(cfg.remaps()), bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(),
 			parked:   waiting.NewParked(),

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"sigs.k8s.io/yaml"
 )
 
 // Digest returns a hash of an object without the three annotations of its origin. Two objects with the same members
@@ -156,4 +159,18 @@ func project(desired, actual any) any {
 	default:
 		return actual
 	}
+}
+
+// Diff returns how an object of the target would change, for a person: a unified diff of YAML.
+func Diff(from, to map[string]any) string {
+	before, _ := yaml.Marshal(from) // decoded JSON always has a YAML form
+	after, _ := yaml.Marshal(to)
+	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "target", ToFile: "source",
+		Context: 3,
+	})
+	if err != nil {
+		return fmt.Sprint(err)
+	}
+	return text
 }

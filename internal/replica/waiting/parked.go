@@ -29,6 +29,7 @@ const (
 	TooLarge    plan.Reason = "too-large"
 	Contested   plan.Reason = "contested"
 	HeldDelete  plan.Reason = "held"
+	NotEmpty    plan.Reason = "not-empty"  // it is to be deleted, and others have objects in it
 	HeldEpoch   plan.Reason = "held-epoch" // of a comparison: a replica that runs tells it of all at once
 	NotListed   plan.Reason = "not-listed" // of a comparison too: the target does not let its objects be listed
 	BodyMissing plan.Reason = "body-missing"

@@ -118,6 +118,13 @@ func (q *Queue) Get() (id keys.ID, down bool) {
 	return id, false
 }
 
+// Len returns how many keys Get would return now.
+func (q *Queue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ready
+}
+
 // Done gives back a key. It is looked at again if it was added since.
 func (q *Queue) Done(id keys.ID) {
 	q.mu.Lock()
