@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
@@ -63,8 +62,8 @@ func (r learning) learnObject(res *resource, e *event.Event) {
 		Claim: claimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")),
 		At: e.Time().Truncate(time.Millisecond),
 	}
-	if r.cfg.Ends(desired.Claim) && leavesOut(res.rules(key.Namespace), res, e) {
-		desired.At = time.Time{}
+	if r.cfg.Ends(desired.Claim) {
+		r.weigh(&desired, res, e)
 	}
 	id, before, learned := r.table.Learn(key, desired, r.resyncs.Told(res.number, e))
 	if !learned {
@@ -79,19 +78,26 @@ func (r learning) learnObject(res *resource, e *event.Event) {
 	r.enqueue(id)
 }
 
-// leavesOut reports whether an object that has ended is none that the replica writes: its end does not count.
-func leavesOut(rules *clean.Rules, res *resource, e *event.Event) bool {
+// weigh decides whether an end counts: not that of an object that the replica does not write, and not that of one that
+// was not there some time before. What it goes by is in the event, so that a restart decides the same.
+func (r learning) weigh(desired *keys.Desired, res *resource, e *event.Event) {
 	object, err := decode(e.Data)
 	if err != nil {
-		return false
+		return
 	}
-	_, skips := rules.Skips(res.GroupResource(), object)
-	return skips
+	if _, skips := res.rules(e.Attr("namespace")).Skips(res.GroupResource(), object); skips {
+		desired.At = time.Time{}
+		return
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	text, _ := metadata["creationTimestamp"].(string)
+	created, err := time.Parse(time.RFC3339, text)
+	desired.Young = err == nil && desired.At.Sub(created) < r.cfg.MinAge
 }
 
 // count tells the guard of deletes what went and came back.
 func (r learning) count(before, now keys.Desired) {
-	was, is := r.cfg.Ends(before.Claim), r.cfg.Ends(now.Claim)
+	was, is := r.cfg.Ends(before.Claim) && !before.Young, r.cfg.Ends(now.Claim) && !now.Young
 	again := before.Claim == keys.Gone && now.Claim == keys.Gone && before.Sequence == now.Sequence
 	if was && is && (again || before.At.Equal(now.At)) {
 		return

@@ -273,7 +273,7 @@ replicas:
     into: {namespaces: %[10]s}
     existing: refuse
     conflicts: force
-    deletes: {limit: %[11]s}
+    deletes: {limit: %[11]s, minAge: 0s}
 `, w.direction.target, kubeconfig, port, w.o.level(), election, replicaName, w.direction.source, w.broker.from(),
 				strings.Join(w.sources(), ", "), w.mapping(), limit)
 		}))

@@ -65,6 +65,8 @@ type Desired struct {
 	Origin uint32
 	// At is when the event was recorded, in the time of the log.
 	At time.Time
+	// Young says of an end that the object was too young for it to count.
+	Young bool
 }
 
 // Owner says whose an object of the target cluster is.

@@ -27,6 +27,7 @@ type record struct {
 	claim Claim
 	step  uint8
 	ends  uint8
+	young bool
 	// swept: the row has not changed since the last Sweep.
 	swept bool
 }
@@ -52,12 +53,12 @@ func (r *record) sequence() sequence.Sequence {
 }
 
 func (r *record) desired() Desired {
-	return Desired{Claim: r.claim, Position: r.position, Origin: r.origin, At: timeOf(r.at), Sequence: r.sequence()}
+	return Desired{Claim: r.claim, Position: r.position, Origin: r.origin, At: timeOf(r.at), Young: r.young, Sequence: r.sequence()}
 }
 
 func (r *record) setDesired(d Desired) {
 	r.claim, r.position, r.origin, r.at = d.Claim, d.Position, d.Origin, millis(d.At)
-	r.epoch, r.version, r.step = d.Epoch, d.Version, d.Step
+	r.epoch, r.version, r.step, r.young = d.Epoch, d.Version, d.Step, d.Young
 }
 
 // untold reports whether an object that may exist was not told by the resync of a mark or a later one.

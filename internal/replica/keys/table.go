@@ -73,7 +73,7 @@ func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, lea
 	}
 	// A deletion that is told again does not move its time.
 	if r.claim == Gone && d.Claim == Gone && before.Sequence == d.Sequence {
-		d.At = before.At
+		d.At, d.Young = before.At, before.Young
 	}
 	t.desire(r, d)
 	if t.byOrigin != nil && d.Claim.Exists() {
