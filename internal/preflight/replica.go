@@ -90,9 +90,9 @@ func (c *checkup) checkOwnSource(ctx context.Context, path string, r *config.Rep
 		}
 		what = fmt.Sprintf("it has %s %s with the uid that the log tells", found.Resource, found.Attr("subject"))
 	}
-	add(&c.Problems, path, "the log is of the cluster that is written to (%s), and %s stays where it is; name the cluster "+
-		"that is to be written to with kubernetes.kubeconfig and kubernetes.context: %s", what, strings.Join(stays, ", "),
-		config.StaysAdvice)
+	add(&c.Problems, path, "the log is of the cluster that is written to (%s), and %s stays where it is; name the "+
+		"cluster that is to be written to with kubernetes.kubeconfig and kubernetes.context: %s", what,
+		strings.Join(stays, ", "), config.StaysAdvice)
 }
 
 // firstOf returns the first of some events whose object, and not a copy of it, an API server has; nil if there is none.
@@ -125,6 +125,8 @@ type seenLog struct {
 	// whole counts events with a whole object, by resource, and reduced has why others have none.
 	whole   map[string]int
 	reduced map[string]string
+	// patches has, by resource, why patches are of no use.
+	patches map[string]string
 	// objects are events of objects that exist.
 	objects []*event.Event
 }
@@ -132,6 +134,7 @@ type seenLog struct {
 func newSeenLog(r *config.Replica) *seenLog {
 	return &seenLog{
 		replica: r, others: make(map[string]struct{}), whole: make(map[string]int), reduced: make(map[string]string),
+		patches: make(map[string]string),
 	}
 }
 
@@ -150,12 +153,28 @@ func (s *seenLog) take(m event.Message) bool {
 	if e.Op != event.Deleted && len(s.objects) < mostCompared {
 		s.objects = append(s.objects, e)
 	}
+	if why := s.patched(e); why != "" {
+		s.patches[e.Resource] = why
+	}
 	if lack := replica.Lacks(e); lack != "" {
 		s.reduced[e.Resource] = lack
 	} else if e.Op != event.Deleted {
 		s.whole[e.Resource]++
 	}
 	return true
+}
+
+// patched returns why an event is a patch that cannot be put together with the event before it; empty where it is none,
+// or can. A stream of NATS is asked for that event. Of a topic of Kafka it is known only while the patch is being read.
+func (s *seenLog) patched(e *event.Event) string {
+	switch payload := e.Attr("payload"); {
+	case payload == "json-patch":
+		return "has the pipeline publish json-patches, which are not put together; write payload: object there"
+	case payload == "merge-patch" && s.replica.From.Kafka != nil:
+		return "has the pipeline publish merge-patches, which are not put together from Kafka; write payload: object " +
+			"there, or publish to NATS"
+	}
+	return ""
 }
 
 func (s *seenLog) problems(path string) (all config.Problems) {
@@ -165,6 +184,9 @@ func (s *seenLog) problems(path string) (all config.Problems) {
 	}
 	for i := range s.replica.Resources {
 		plural := s.replica.Resources[i].Resource.Plural
+		if why := s.patches[plural]; why != "" {
+			add(&all, fmt.Sprintf("%s.resources[%d].resource", path, i), "the entry of %s %s", plural, why)
+		}
 		if lack := s.reduced[plural]; lack != "" && s.whole[plural] == 0 {
 			add(&all, fmt.Sprintf("%s.resources[%d].resource", path, i),
 				"the log's newest events of %s have no whole object: %s; only whole objects can be written", plural, lack)

@@ -67,3 +67,36 @@ func TestCheckOwnSource_compares_uids(t *testing.T) {
 		})
 	}
 }
+
+func TestSeenLog_refuses_patches_that_are_not_put_together(t *testing.T) {
+	nats := func(r *config.Replica) { r.From.NATS = &config.NATSLog{} }
+	kafka := func(r *config.Replica) { r.From.Kafka = &config.KafkaLog{} }
+	for _, c := range []struct {
+		payload string
+		from    func(*config.Replica)
+		want    string
+	}{
+		{"object", kafka, ""},
+		{"change", kafka, ""},
+		{"merge-patch", nats, ""},
+		{"merge-patch", kafka, "the entry of configmaps has the pipeline publish merge-patches, which are not put together from Kafka"},
+		{"json-patch", nats, "the entry of configmaps has the pipeline publish json-patches, which are not put together"},
+	} {
+		r := &config.Replica{Resources: []config.ReplicaResource{{Resource: value.ResourceName{Plural: "configmaps"}}}}
+		r.From.Cluster, r.From.Pipeline = "east", "audit"
+		c.from(r)
+		log, seen := &replicatest.Log{}, newSeenLog(r)
+		// What is new is published whole.
+		for _, payload := range []string{"object", c.payload} {
+			seen.take(log.Message(log.Append(replicatest.Event{
+				Op: event.Updated, Namespace: "shop", Name: "a", UID: "u", More: map[string]string{"payload": payload},
+			})))
+		}
+		problems := seen.problems("replicas[0]")
+		if c.want == "" {
+			assert.Empty(t, problems, c.payload)
+			continue
+		}
+		assert.ErrorContains(t, problems, c.want)
+	}
+}
