@@ -147,6 +147,9 @@ func Run(ctx context.Context, o Options) error {
 	if p.replicator, err = newReplicator(cfg, p.build, p.log); err != nil {
 		return err
 	}
+	if p.replicator != nil {
+		p.replicator.note = func() string { return p.reloads.now().note() }
+	}
 	if hold := p.cfg.SharedBuffer(); hold > 0 || p.reloads != nil {
 		p.watches = sharing.NewWatches(p.client, int64(hold))
 		registerWatches(p.registry, p.watches)
@@ -260,7 +263,7 @@ func (p *process) launch(open func(*config.Config) (*fleet, error)) (*fleet, err
 func (p *process) heed(ctx context.Context, hangups <-chan os.Signal, work func(context.Context) error) error {
 	heeding, stop := context.WithCancel(ctx)
 	var reloading sync.WaitGroup
-	reloading.Go(func() { p.reload(heeding, hangups) })
+	reloading.Go(func() { p.reloads.follow(heeding, hangups, p.log) })
 	err := work(ctx)
 	stop()
 	reloading.Wait()

@@ -5,8 +5,10 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
@@ -34,11 +37,14 @@ type replicator struct {
 	replicas []*replica.Replica
 	// candidate is nil where no other process can lead.
 	candidate *election.Candidate
+	// note says what is wrong with the file of the process; empty where nothing is.
+	note func() string
 }
 
 // Replicate keeps the replicas of a configuration in the state that their logs describe, until ctx ends, and then
 // returns nil. It returns an error if it cannot begin, or if a replica must not go on. Of the options, those about
-// events on the standard output are not used.
+// events on the standard output are not used. A file that changes is only looked at: what it has for replicas takes a
+// restart.
 func Replicate(ctx context.Context, o Options) error {
 	at := &slog.LevelVar{}
 	at.Set(level(o.Config.Log.Level))
@@ -58,6 +64,11 @@ func Replicate(ctx context.Context, o Options) error {
 		remote.Metrics(p.replicas))
 	registerClientMetrics(registry)
 	registerBuildInfo(registry, o.Build)
+	var file *reloads
+	if o.File != "" && lasts(o.File) {
+		file = (&reloads{parse: o.Parse, adopt: p.adopt(o.File, at), log: log}).of(o.File, o.Data, registry)
+	}
+	p.note = func() string { return file.now().note() }
 	group, ctx := errgroup.WithContext(ctx)
 	servers, err := p.listen(registry)
 	if err != nil {
@@ -69,6 +80,7 @@ func Replicate(ctx context.Context, o Options) error {
 		served.Go(func() error { return s.serve(serving) })
 	}
 	served.Go(func() error { limit.Follow(serving); return nil })
+	served.Go(func() error { file.follow(serving, o.Hangups, log); return nil })
 	served.Go(func() error { memory.Pace(serving); return nil })
 	served.Go(func() error { memory.GiveBack(serving); return nil })
 	group.Go(func() error { return p.lead(ctx) })
@@ -81,6 +93,23 @@ func Replicate(ctx context.Context, o Options) error {
 		p.log.Info("stopped")
 	}
 	return err
+}
+
+// adopt returns what has the process go by another configuration of its file: the level of its log follows it, and what
+// concerns replicas takes a restart. Pipelines do not count.
+func (p *replicator) adopt(
+	file string, at *slog.LevelVar,
+) func(context.Context, *config.Config, []byte) (difference, error) {
+	current := p.cfg
+	return func(_ context.Context, cfg *config.Config, data []byte) (difference, error) {
+		diff := compare(current, cfg)
+		if len(diff.Fixed) > 0 {
+			return diff, config.PlaceRead(file, data, diff.Fixed)
+		}
+		current = cfg
+		at.Set(level(cfg.Log.Level))
+		return difference{Others: slices.DeleteFunc(diff.Others, func(key string) bool { return key != "log.level" })}, nil
+	}
 }
 
 // newReplicator makes the replicas of a configuration; nil if it has none.
@@ -171,7 +200,7 @@ func (p *replicator) serveReplicas(mux *http.ServeMux, guard func(http.Handler) 
 	if p == nil {
 		return
 	}
-	handler := guard(remote.Handler(p.replicas))
+	handler := guard(remote.Handler(p.replicas, p.note))
 	mux.Handle(remote.Path, handler)
 	mux.Handle(remote.ResumePath, handler)
 }
@@ -204,6 +233,9 @@ func (p *replicator) ready(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	_, _ = w.Write([]byte("ok\n"))
+	if note := p.note(); note != "" {
+		_, _ = fmt.Fprintln(w, inert.Line(note))
+	}
 }
 
 // unready returns why a replica does not follow its log; empty if all do, or another process leads. P may be nil.

@@ -32,6 +32,8 @@ const mostWaiting = 100
 // Answer says of each replica how it is.
 type Answer struct {
 	Replicas []Replica `json:"replicas"`
+	// Config says why the process does not go by what its file has now; empty where it does.
+	Config string `json:"config,omitempty"`
 }
 
 // Replica is one replica.
@@ -50,11 +52,12 @@ type Refusal struct {
 	Error string `json:"error"`
 }
 
-// Handler serves [Path] and what is below it. The server sees to it that no page of another site asks.
-func Handler(replicas []*replica.Replica) http.Handler {
+// Handler serves [Path] and what is below it. Note says what is wrong with the file of the process. The server
+// sees to it that no page of another site asks.
+func Handler(replicas []*replica.Replica, note func() string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, tell(replicas))
+		write(w, http.StatusOK, tell(replicas, note()))
 	})
 	mux.HandleFunc("POST "+ResumePath, func(w http.ResponseWriter, r *http.Request) {
 		code, err := resume(replicas, r)
@@ -62,14 +65,14 @@ func Handler(replicas []*replica.Replica) http.Handler {
 			write(w, code, Refusal{err.Error()})
 			return
 		}
-		write(w, http.StatusOK, tell(replicas))
+		write(w, http.StatusOK, tell(replicas, note()))
 	})
 	return mux
 }
 
 // tell returns how replicas are.
-func tell(replicas []*replica.Replica) Answer {
-	a := Answer{Replicas: []Replica{}}
+func tell(replicas []*replica.Replica, note string) Answer {
+	a := Answer{Replicas: []Replica{}, Config: note}
 	for _, r := range replicas {
 		s, running := r.Status()
 		a.Replicas = append(a.Replicas, Replica{s, running, r.Waiting(mostWaiting), s.Texts()})
