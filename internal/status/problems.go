@@ -83,7 +83,7 @@ func sum(r *Report, of *parts) {
 		r.State, r.Summary = idleState(r, failing), sentence(strings.Join(append([]string{inert.Line(of.idle)}, counts...), ", "))
 	case failing > 0:
 		r.State, r.Summary = Failing, headline(r.Problems[0].Title, failing-1)+": "+tally
-	case !of.publishes && doing[ReplicaStandby] == len(r.Replicas):
+	case !of.publishes && len(r.Replicas) > 0 && doing[ReplicaStandby] == len(r.Replicas):
 		r.State, r.Summary = Standby, "Standing by: "+r.Replicas[0].Reason
 	case starting:
 		r.State, r.Summary = Starting, "Starting: "+tally
