@@ -195,7 +195,9 @@ func (t *targets) read(ctx context.Context, res *resource) error {
 			}
 		})}
 		group.Go(func() error {
-			return (&reader.Reader{Client: t.client, Stream: stream, Feed: f, History: f, Observer: f}).Run(ctx)
+			return (&reader.Reader{
+				Client: t.client, Stream: stream, Feed: f, History: f, Observer: f, Uncached: true,
+			}).Run(ctx)
 		})
 	}
 	group.Go(func() error { return t.follow(ctx, served) })

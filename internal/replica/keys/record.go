@@ -27,10 +27,16 @@ type record struct {
 	claim Claim
 	step  uint8
 	ends  uint8
-	young bool
-	// swept: the row has not changed since the last Sweep.
-	swept bool
+	marks uint8
 }
+
+// What marks of a row say.
+const (
+	// swept: the row has not changed since the last Sweep.
+	swept uint8 = 1 << iota
+	// young is [Desired.Young].
+	young
+)
 
 // have is what the target has of a row.
 type have struct {
@@ -53,12 +59,24 @@ func (r *record) sequence() sequence.Sequence {
 }
 
 func (r *record) desired() Desired {
-	return Desired{Claim: r.claim, Position: r.position, Origin: r.origin, At: timeOf(r.at), Young: r.young, Sequence: r.sequence()}
+	return Desired{
+		Claim: r.claim, Position: r.position, Origin: r.origin, At: timeOf(r.at), Young: r.is(young),
+		Sequence: r.sequence(),
+	}
+}
+
+func (r *record) is(mark uint8) bool { return r.marks&mark != 0 }
+
+func (r *record) mark(mark uint8, is bool) {
+	if r.marks &^= mark; is {
+		r.marks |= mark
+	}
 }
 
 func (r *record) setDesired(d Desired) {
 	r.claim, r.position, r.origin, r.at = d.Claim, d.Position, d.Origin, millis(d.At)
-	r.epoch, r.version, r.step, r.young = d.Epoch, d.Version, d.Step, d.Young
+	r.epoch, r.version, r.step = d.Epoch, d.Version, d.Step
+	r.mark(young, d.Young)
 }
 
 // untold reports whether an object that may exist was not told by the resync of a mark or a later one.

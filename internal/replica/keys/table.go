@@ -269,13 +269,13 @@ func (t *Table) sweep(id ID) bool {
 	r := t.rows.row(id)
 	switch {
 	case !r.used() || r.claim != Gone || r.has != 0 || r.part != 0:
-	case r.swept:
+	case r.is(swept):
 		if t.byOrigin[r.origin] == id {
 			delete(t.byOrigin, r.origin)
 		}
 		t.rows.drop(id)
 	default:
-		r.swept = true
+		r.mark(swept, true)
 	}
 	return true
 }
@@ -309,7 +309,7 @@ func (t *Table) desire(r *record, d Desired) {
 		t.ours[d.Claim]++
 	}
 	r.setDesired(d)
-	r.swept = false
+	r.mark(swept, false)
 }
 
 func (t *Table) set(id ID, a Actual, accepted bool) {
@@ -321,7 +321,7 @@ func (t *Table) set(id ID, a Actual, accepted bool) {
 		t.ours[r.claim]++
 	}
 	delete(t.odd, id)
-	r.swept = false
+	r.mark(swept, false)
 	switch {
 	case a.Owner == Absent && r.has != 0:
 		t.haves.remove(r.has - 1)
