@@ -86,6 +86,10 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 	if actual.Owner != keys.Ours || actual.Applied != o.row.Desired.Sequence || actual.Origin != o.row.Desired.Origin {
 		return o.parkAWhile(waiting.Denied, "the API server does not keep the label and the annotations of the replica")
 	}
+	if len(o.yielded) > 0 {
+		return o.park(waiting.Conflict, "other managers have "+strings.Join(o.yielded, ", ")+"; all else is written")
+	}
+	o.parked.Remove(o.id)
 	return again
 }
 
@@ -195,6 +199,7 @@ func (o *object) yield(ctx context.Context, a write.Answer, wanted map[string]an
 		return o.parkAWhile(waiting.Conflict, a.Message)
 	}
 	o.counts.Add("yielded")
+	o.yielded = append(o.yielded, left...)
 	return o.apply(ctx, wanted)
 }
 

@@ -79,9 +79,12 @@ func (o *object) decide(accepted bool) plan.Action {
 	return action
 }
 
-// settle says that all is as it shall be with the object.
+// settle says that all is as it shall be with the object, except for the fields that were left to other managers. They
+// are told until they are right, or written.
 func (o *object) settle() result {
-	o.parked.Remove(o.id)
+	if o.row.Actual.Owner != keys.Ours || o.parked.Reason(o.id) != string(waiting.Conflict) {
+		o.parked.Remove(o.id)
+	}
 	o.handled(true)
 	return settled
 }
@@ -152,6 +155,8 @@ type object struct {
 	res *resource
 	// version is that of what is written; empty where nothing is.
 	version string
+	// yielded are the fields that were left to other managers.
+	yielded []string
 	// upgraded: managedFields say that what the replica has once written by PUT is its own.
 	upgraded bool
 }
@@ -273,6 +278,7 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 // is accepted.
 func (o *object) right(ctx context.Context, wanted map[string]any) bool {
 	if o.row.Actual.Digest == clean.Digest(wanted) {
+		o.parked.Remove(o.id)
 		return o.table.Accept(o.id, o.row.Actual.Digest)
 	}
 	a, err := o.target.Get(ctx, o.place())
@@ -287,6 +293,7 @@ func (o *object) right(ctx context.Context, wanted map[string]any) bool {
 	if actual.Owner != keys.Ours || actual.Applied != o.row.Desired.Sequence || !clean.Covers(wanted, object) {
 		return false
 	}
+	o.parked.Remove(o.id)
 	return o.table.Fetched(o.id, o.row.Ends, actual) && o.table.Accept(o.id, actual.Digest)
 }
 
