@@ -181,7 +181,7 @@ func (f *failover) handBack(ctx context.Context) {
 	try.Do(f.west.stop())
 	f.run(f.east, "run", "east.yaml", f.east.publishes())
 	try.Do(f.published(ctx))
-	f.run(f.west, "replicate", "west.yaml", f.west.replicates(f.east, "overwrite"))
+	f.run(f.west, "replicate", "west-again.yaml", f.west.replicates(f.east, "overwrite"))
 	for _, do := range append(f.changes(f.east, "white", "web:2.1"), f.remove(f.east, "order-gold")) {
 		try.Do(do(ctx))
 		try.Do(f.equal(ctx))

@@ -49,7 +49,7 @@ type show interface {
 func demo(ctx context.Context, s *screen, what string, keep bool) bool {
 	s.say("%s\n%s", s.bold("kube-eventbridge"), map[string]string{
 		"events":    "Every change in a cluster, as a CloudEvent, once, in order, in your log.",
-		"replicate": "A cluster that another one can be replaced by, kept by what the log says.",
+		"replicate": "A standby cluster, kept up to date from the log.",
 	}[what])
 	b, err := prepare(ctx, s)
 	if err != nil {

@@ -93,8 +93,8 @@ func (s *site) publishes() string {
 // replicates is the part of a file by which a site gets what another one publishes.
 func (s *site) replicates(from *site, existing string) string {
 	return fmt.Sprintf("replicas:\n  - name: shop\n    from: {cluster: %s, pipeline: shop, "+
-		"nats: {servers: [%q], stream: KUBERNETES}}\n    resources: %s\n    existing: %s\n", from.name, s.broker, selected,
-		existing)
+		"nats: {servers: [%q], stream: KUBERNETES}}\n    resources: %s\n    existing: %s\n    conflicts: force\n",
+		from.name, s.broker, selected, existing)
 }
 
 // selected are the entries of pipelines and of replicas.
