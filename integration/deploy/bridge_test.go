@@ -76,7 +76,8 @@ func (c *cluster) runs(t *testing.T, m manifests) {
 	free := must.Get(port.Free())(t)
 	address := "127.0.0.1:" + strconv.Itoa(free)
 	nats := rig.NATSForTest(t, nil)
-	config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", nats.URL(), "listen: :8080", "listen: "+address)
+	text := strings.ReplaceAll(m.configuration(t), `":8080"`, ":8080")
+	config := file(t, text, "nats://nats.nats.svc:4222", nats.URL(), "listen: :8080", "listen: "+address)
 	pod := m.pod(t)
 	container := pod.Spec.Containers[0]
 	if container.Args[0] == "replicate" { // it waits for a log
