@@ -107,7 +107,8 @@ func (st *sites) kubeconfig() string { return filepath.Join(st.dir, "kubeconfig"
 // invite says how to look at what keeps running.
 func (st *sites) invite() {
 	st.screen.say("\n%s\n  export KUBECONFIG=%s\n  %s replicate status --server %s\n  http://%s/\n  %s\n^C ends it, or "+
-		"from elsewhere: kill -INT %d", st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig(), st.program,
+		"from elsewhere: kill -INT %d", st.screen.bold("Everything keeps running. To look around:"), st.kubeconfig(),
+		st.program,
 		st.west.server, st.east.server, st.dir, os.Getpid())
 }
 

@@ -15,7 +15,7 @@ func TestHealth_tells_what_fails_and_since_when(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New()
 		h.Set("configmaps.v1", errors.New("refused"))
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // it is the time of a bubble
 		h.Set("configmaps.v1", errors.New("forbidden"))
 		h.Set("log", errors.New("no servers"))
 		now := h.Now()
