@@ -128,7 +128,8 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 			d.Do, d.Why = "wait", string(waiting.NotEmpty)
 		}
 	case plan.Recreate:
-		if d.Do = "recreate"; o.endsLeftOut(ctx) {
+		d.Do = "recreate"
+		if wanted, _, _ := o.desired(ctx); wanted == nil && o.parked.Reason(id) == string(waiting.LeftOut) {
 			d.Do = "delete"
 		}
 	default:
@@ -137,18 +138,12 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 	return d
 }
 
-// endsLeftOut reports whether nothing takes the place of what a copy is of.
-func (o *object) endsLeftOut(ctx context.Context) bool {
-	wanted, _, _ := o.desired(ctx)
-	return wanted == nil && o.isLeftOut()
-}
-
 // compareWith says what would change in an object that is to be written.
 func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Difference {
 	wanted, uid, _ := o.desired(ctx)
 	if wanted == nil {
 		d.Do, d.Why = "wait", o.parked.Reason(o.id)
-		if o.isLeftOut() {
+		if d.Why == string(waiting.LeftOut) {
 			return nil
 		}
 		return d
@@ -171,6 +166,6 @@ func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Di
 		d.Do, d.Why = "wait", string(waiting.Exists)
 		return d
 	}
-	d.Do, d.Diff = "change", clean.Diff(clean.Project(wanted, object), wanted)
+	d.Do, d.Diff = "change", clean.Diff(wanted, object)
 	return d
 }

@@ -211,19 +211,6 @@ func (o *object) delete(ctx context.Context) result {
 	return o.after(ctx, plan.Delete, a, nil)
 }
 
-// deleteEnded deletes a copy of an object that has ended: nothing that is replicated took its place. Its end did not
-// count, as the log has another newest event of its name.
-func (o *object) deleteEnded(ctx context.Context) result {
-	if !o.cfg.Deletes {
-		return o.park(plan.DeletesDisabled, "")
-	}
-	o.deletes.Went(o.row.Desired.At)
-	return o.delete(ctx)
-}
-
-// isLeftOut reports whether the object waits because the source's is none that is replicated.
-func (o *object) isLeftOut() bool { return o.parked.Reason(o.id) == string(waiting.LeftOut) }
-
 // kept returns what must not be deleted with the object, for a person. Objects of the replica that have ended, too, may
 // go.
 func (o *object) kept(ctx context.Context) (string, error) {
@@ -246,10 +233,11 @@ func (o *object) kept(ctx context.Context) (string, error) {
 // write brings the object into the state of its event.
 func (o *object) write(ctx context.Context, do plan.Do) result {
 	wanted, uid, res := o.desired(ctx)
-	switch {
-	case wanted == nil && do == plan.Recreate && o.isLeftOut():
-		return o.deleteEnded(ctx)
-	case wanted == nil:
+	if wanted == nil {
+		if do == plan.Recreate && o.cfg.Deletes && o.parked.Reason(o.id) == string(waiting.LeftOut) {
+			o.deletes.Went(o.row.Desired.At) // the log has no end of what was copied, which counts all the same
+			return o.delete(ctx)
+		}
 		return res
 	}
 	if do == plan.Verify && o.right(ctx, wanted) {
@@ -316,12 +304,11 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 	wanted, _, _ = whole.States()
 	o.version = e.Version
 	rules := o.res.rules(o.row.Namespace)
-	copied := o.row.Actual.Owner == keys.Ours && o.row.Actual.Origin == o.row.Desired.Origin
-	if copied && rules.Replicated(o.res.GroupResource(), wanted) {
-		return nil, "", o.park(waiting.Circular, "the source's object is a copy too: take the label "+clean.Label+
-			" from the one that is the original")
-	}
 	if why, skip := rules.Skips(o.res.GroupResource(), wanted); skip {
+		copied := o.row.Actual.Owner == keys.Ours && o.row.Actual.Origin == o.row.Desired.Origin
+		if copied && rules.Replicated(o.res.GroupResource(), wanted) {
+			return nil, "", o.park(waiting.Circular, "both are copies: take the label off the one that is the original")
+		}
 		return nil, "", o.park(waiting.LeftOut, why)
 	}
 	if err := rules.Object(o.res.GroupResource(), wanted); err != nil {

@@ -25,7 +25,9 @@ type direction struct {
 
 var (
 	there = direction{"east", "west", map[string]string{"shop": "shop-copy", "plain": "plain"}}
-	back  = direction{"west", "east", map[string]string{"shop-copy": "shop", "plain": "plain"}}
+	// What comes back from plain has the place of what was copied. What comes back from shop-copy has not: there each copy
+	// of a copy shows.
+	back = direction{"west", "east", map[string]string{"shop-copy": "shop-back", "plain": "plain"}}
 )
 
 func (d *direction) sources() []string { return slices.Sorted(maps.Keys(d.namespaces)) }

@@ -128,7 +128,7 @@ omitStages: [RequestReceived]
 rules:
   - level: RequestResponse
     verbs: [create, update, patch, delete]
-    namespaces: [plain, shop, shop-copy]
+    namespaces: [plain, shop-copy, shop-back]
     resources:
       - {group: "", resources: [configmaps, secrets]}
       - {group: demo.example.com}
@@ -183,11 +183,13 @@ func (w *world) startClusters(ctx context.Context) {
 	if w.other != nil {
 		w.other.source, w.other.target = w.target, w.source
 	}
-	admin := try.Get(kubernetes.NewForConfig(w.target.RESTConfig()))
-	client := try.Get(kubernetes.NewForConfig(w.source.RESTConfig()))
-	for from, to := range w.namespaces {
-		try.Do(makeNamespace(ctx, client, from))
-		try.Do(makeNamespace(ctx, admin, to))
+	for _, each := range w.directions() {
+		source := try.Get(kubernetes.NewForConfig(each.source.RESTConfig()))
+		target := try.Get(kubernetes.NewForConfig(each.target.RESTConfig()))
+		for from, to := range each.namespaces {
+			try.Do(makeNamespace(ctx, source, from))
+			try.Do(makeNamespace(ctx, target, to))
+		}
 	}
 	try.Do(crd.Install(ctx, w.source.RESTConfig(), crd.Define(widgets, "Widget")))
 	try.Do(crd.Install(ctx, w.target.RESTConfig(), crd.Define(widgets, "Widget")))

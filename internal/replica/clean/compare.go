@@ -132,6 +132,20 @@ func Project(desired, actual map[string]any) map[string]any {
 	return part
 }
 
+// Diff returns what a write of desired would change in actual, as a unified diff of YAML.
+func Diff(desired, actual map[string]any) string {
+	before, _ := yaml.Marshal(Project(desired, actual)) // decoded JSON always has a YAML form
+	after, _ := yaml.Marshal(desired)
+	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "target", ToFile: "source",
+		Context: 3,
+	})
+	if err != nil {
+		return fmt.Sprint(err)
+	}
+	return text
+}
+
 func project(desired, actual any) any {
 	switch desired := desired.(type) {
 	case map[string]any:
@@ -159,18 +173,4 @@ func project(desired, actual any) any {
 	default:
 		return actual
 	}
-}
-
-// Diff returns how an object of the target would change, for a person: a unified diff of YAML.
-func Diff(from, to map[string]any) string {
-	before, _ := yaml.Marshal(from) // decoded JSON always has a YAML form
-	after, _ := yaml.Marshal(to)
-	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "target", ToFile: "source",
-		Context: 3,
-	})
-	if err != nil {
-		return fmt.Sprint(err)
-	}
-	return text
 }
