@@ -254,7 +254,7 @@ func awaitValues(t *testing.T, client kubernetes.Interface, ns, want string) {
 
 // reported returns which objects wait, without those that are never replicated.
 func reported(r *replica.Replica) []replica.Waiting {
-	return slices.DeleteFunc(r.Waiting(), func(w replica.Waiting) bool { return w.Reason == "left-out" })
+	return slices.DeleteFunc(r.Waiting(1000), func(w replica.Waiting) bool { return w.Reason == "left-out" })
 }
 
 // settled waits until a replica has nothing to do.

@@ -85,7 +85,7 @@ func (w *watched) objectInTheWay() {
 	}, func() {
 		remove(w.t, w.to, "shop", "taken")
 		w.follows("a=1 b=1 c=1 d=1 e=1 taken=1")
-		w.Hold(2)
+		w.Hold(12) // for five minutes the last that was seen counts: the reason is not told of any more
 	}, "KubeEventbridgeReplicaObjectsParked")
 }
 

@@ -28,12 +28,10 @@ import (
 
 // replicator is a process that replicates.
 type replicator struct {
-	cfg      *config.Config
-	log      *slog.Logger
-	build    Build
-	started  time.Time
-	file     string
-	at       string // the URL of the API server, without a user
+	cfg *config.Config
+	log *slog.Logger
+	// process is what the process knows of itself, but for who leads.
+	process  status.Process
 	replicas []*replica.Replica
 	// candidate is nil where no other process can lead.
 	candidate *election.Candidate
@@ -58,7 +56,7 @@ func Replicate(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	p.file = o.File
+	p.process.File = o.File
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		remote.Metrics(p.replicas))
@@ -125,7 +123,10 @@ func newReplicator(cfg *config.Config, build Build, log *slog.Logger) (p *replic
 	if err != nil {
 		return nil, err
 	}
-	p = &replicator{cfg: cfg, log: log, build: build, started: time.Now(), at: at.String()}
+	p = &replicator{cfg: cfg, log: log, process: status.Process{
+		Version: build.Version, Commit: build.Commit, Started: time.Now(), LoadedAt: time.Now(), Cluster: cfg.Cluster,
+		APIServer: at.String(),
+	}}
 	for i := range cfg.Replicas {
 		c, err := wiring.Replica(cfg, &cfg.Replicas[i], api, log)
 		if err != nil {
@@ -207,23 +208,17 @@ func (p *replicator) serveReplicas(mux *http.ServeMux, guard func(http.Handler) 
 
 // told is what a process that only replicates knows of itself.
 func (p *replicator) told() status.Process {
-	return status.Process{
-		Version: p.build.Version, Commit: p.build.Commit, Started: p.started, Cluster: p.cfg.Cluster, APIServer: p.at,
-		File: p.file, LoadedAt: p.started, Election: p.election(),
-	}
+	t := p.process
+	t.Election = electionOf(p.candidate)
+	return t
 }
 
-// states says how the replicas are.
+// states says how the replicas are. P may be nil.
 func (p *replicator) states() status.Replicas {
-	return status.Replicas{All: p.replicas, Election: p.election()}
-}
-
-// election is nil where no other process can lead.
-func (p *replicator) election() *status.Election {
-	if p.candidate == nil {
-		return nil
+	if p == nil {
+		return status.Replicas{}
 	}
-	return electionOf(p.candidate)
+	return status.Replicas{All: p.replicas, Election: electionOf(p.candidate)}
 }
 
 // ready answers whether the replicas follow their logs. A process that does not lead is ready.
@@ -243,8 +238,7 @@ func (p *replicator) unready() string {
 	if p == nil {
 		return ""
 	}
-	c := status.Config{Process: p.told, Replicas: p.states}
-	for _, r := range c.Report().Replicas {
+	for _, r := range (&status.Config{Process: p.told, Replicas: p.states}).Report().Replicas {
 		if !r.Ready {
 			return "replica " + r.Name + ": " + r.Reason
 		}

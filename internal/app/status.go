@@ -11,11 +11,7 @@ import (
 
 // statusConfig says what the process reports on.
 func (p *process) statusConfig() status.Config {
-	c := status.Config{Process: p.told, Pipelines: p.running, Idle: p.idle}
-	if p.replicator != nil {
-		c.Replicas = p.replicator.states
-	}
-	return c
+	return status.Config{Process: p.told, Pipelines: p.running, Idle: p.idle, Replicas: p.replicator.states}
 }
 
 // told is what the process knows of itself.
@@ -31,18 +27,18 @@ func (p *process) told() status.Process {
 		t.LoadedAt, t.Refused, t.RefusedAt = now.LoadedAt, now.Err, now.RefusedAt
 	}
 	if s := p.standing; s != nil {
-		_, brokers := s.brokers()
 		t.Election = electionOf(s.Candidate)
-		t.Election.Brokers = brokers
+		_, t.Election.Brokers = s.brokers()
 	}
 	return t
 }
 
-// electionOf says how a candidate stands.
+// electionOf says how a candidate stands; nil where there is none.
 func electionOf(c *election.Candidate) *status.Election {
-	return &status.Election{
-		Leads: c.Leads(), Identity: c.Identity(), Leader: c.Leader(), Term: c.Term(), Err: c.Err(),
+	if c == nil {
+		return nil
 	}
+	return &status.Election{Leads: c.Leads(), Identity: c.Identity(), Leader: c.Leader(), Term: c.Term(), Err: c.Err()}
 }
 
 func (r *report) setCluster(uid string) {

@@ -220,8 +220,8 @@ func replicaAlerts() []Alert {
 			Name: "KubeEventbridgeReplicaLagging", For: "3m", Severity: critical,
 			Expr:    "max by (" + byReplica + ") (kube_eventbridge_replica_lag_seconds) > %replicaLagSeconds%",
 			Summary: "Replica {{ $labels.replica }} is {{ $value | humanizeDuration }} behind its log.",
-			Description: "Its log does not answer, or the cluster that it writes to does not take writes as fast as they come. " +
-				"Nothing is lost.",
+			Description: "Its log does not answer, or the cluster that it writes to does not take writes as fast as they " +
+				"come. Nothing is lost.",
 		},
 		{
 			Name: "KubeEventbridgeReplicaHeld", For: "1m", Severity: critical,

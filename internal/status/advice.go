@@ -305,8 +305,8 @@ var troubles = []trouble{
 	},
 	{
 		ReplicaParked, "Objects of a replica wait", atFact, nil,
-		"They are not as in the source. `kube-eventbridge replicate status` says more of each, and docs/operations.md " +
-			"what to do for each reason (KubeEventbridgeReplicaObjectsParked).",
+		"They are not as in the source. `kube-eventbridge replicate status` says more of each, and docs/replicate.md " +
+			"what to do for each reason.",
 	},
 	{Unknown, "Something is wrong", atFact, nil, "See the bridge's log."},
 }

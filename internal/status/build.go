@@ -44,7 +44,8 @@ type Election struct {
 	Err, Brokers error
 }
 
-// Config says what is reported on. All fields are needed, except those that say otherwise. The functions may be called at any time.
+// Config says what is reported on. All fields are needed, except those that say otherwise. The functions may be called
+// at any time.
 type Config struct {
 	Process func() Process
 	// Pipelines are those that run; none before all have started, and while the process stands by. Idle says why there

@@ -316,7 +316,8 @@ func TestReport_sums_up_replicas(t *testing.T) {
 		},
 		{
 			"a standby beside pipelines", parts{
-				publishes: true, pipelines: []bridge.State{healthy("p", watching("a"))}, replicas: []replicaState{starts}, election: by,
+				publishes: true, pipelines: []bridge.State{healthy("p", watching("a"))}, replicas: []replicaState{starts},
+				election: by,
 			},
 			Live, true, "The stream is live, and the replica stands by",
 		},

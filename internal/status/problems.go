@@ -24,7 +24,8 @@ func (ps *problems) add(p Problem) {
 	for i := range ps.all {
 		o := &ps.all[i]
 		if len(p.Streams) == 0 || o.Kind != p.Kind || o.Pipeline != p.Pipeline || o.Replica != p.Replica ||
-			o.Severity != p.Severity || len(o.Streams) == 0 || p.Kind == Unknown && o.Text != p.Text || p.Kind == Gapped && o.Advice != p.Advice {
+			o.Severity != p.Severity || len(o.Streams) == 0 || p.Kind == Unknown && o.Text != p.Text ||
+			p.Kind == Gapped && o.Advice != p.Advice {
 			continue
 		}
 		o.Streams = append(o.Streams, p.Streams...)
@@ -80,7 +81,8 @@ func sum(r *Report, of *parts) {
 		slices.ContainsFunc(r.Pipelines, func(p Pipeline) bool { return p.State == Starting })
 	switch {
 	case of.publishes && len(r.Pipelines) == 0:
-		r.State, r.Summary = idleState(r, failing), sentence(strings.Join(append([]string{inert.Line(of.idle)}, counts...), ", "))
+		r.State = idleState(r, failing)
+		r.Summary = sentence(strings.Join(append([]string{inert.Line(of.idle)}, counts...), ", "))
 	case failing > 0:
 		r.State, r.Summary = Failing, headline(r.Problems[0].Title, failing-1)+": "+tally
 	case !of.publishes && len(r.Replicas) > 0 && doing[ReplicaStandby] == len(r.Replicas):

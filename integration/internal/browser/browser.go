@@ -192,14 +192,24 @@ func paletteOf(m image.Image) color.Palette {
 // contrast returns the worst contrast between a text that is seen and what is behind it, with the text.
 const contrast = `(() => {
   const parse = (c) => c.match(/[\d.]+/g).map(Number);
-  const light = ([r, g, b]) => { const f = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
-  const behind = (n) => { for (; n; n = n.parentElement) { const c = parse(getComputedStyle(n).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+  const light = ([r, g, b]) => {
+    const f = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b);
+  };
+  const behind = (n) => {
+    for (; n; n = n.parentElement) {
+      const c = parse(getComputedStyle(n).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const ground = getComputedStyle(document.body).backgroundColor;
   let worst = { ratio: 99, text: "" };
   for (const n of document.querySelectorAll("body *")) {
     if (!n.checkVisibility() || ![...n.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim())) continue;
     const a = light(parse(getComputedStyle(n).color)), b = light(behind(n));
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < worst.ratio) worst = { ratio, text: n.textContent.trim().slice(0, 40), ground: getComputedStyle(document.body).backgroundColor };
+    if (ratio < worst.ratio) worst = { ratio, text: n.textContent.trim().slice(0, 40), ground };
   }
   return worst;
 })()`
