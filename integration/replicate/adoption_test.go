@@ -26,6 +26,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
@@ -197,7 +198,7 @@ func managed(o *unstructured.Unstructured) (all []metav1.ManagedFieldsEntry) {
 
 func (a *adoption) replica(change func(*replica.Config)) (*replica.Replica, func()) {
 	a.t.Helper()
-	var entries []replica.Entry
+	var entries []selection.Entry
 	for _, r := range adoptedKinds {
 		entries = append(entries, a.entry(r.Group, r.Resource, clean.Config{Owned: clean.Skip}, a.ns))
 	}

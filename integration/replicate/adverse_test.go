@@ -31,6 +31,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
@@ -308,7 +309,7 @@ func TestReplica_of_a_resource_that_the_target_serves_at_times(t *testing.T) {
 	w := &written{clusters: clusters{t: t, target: target, to: to}, log: &replicatest.Log{}, ns: "shop"}
 	w.log.Append(widget("v1", "1", 10))
 	r, _ := w.run(func(cfg *replica.Config) {
-		cfg.Entries = []replica.Entry{w.entry("example.com", "widgets", clean.Config{}, "shop")}
+		cfg.Entries = []selection.Entry{w.entry("example.com", "widgets", clean.Config{}, "shop")}
 		rules := cfg.Entries[0].Rules.Config
 		rules.Replica = cfg.Name
 		cfg.Entries[0].Rules = must.Get(clean.New(rules))(t)

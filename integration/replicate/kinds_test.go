@@ -35,6 +35,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
@@ -397,7 +398,7 @@ func (k *kinds) get(c *dynamic.DynamicClient, id kindID, namespace string) *unst
 func (k *kinds) run() (r *replica.Replica, stop func()) {
 	k.t.Helper()
 	rules := clean.Config{Namespaces: kindsNamespaces}
-	entries := []replica.Entry{k.entry("*", "", rules)}
+	entries := []selection.Entry{k.entry("*", "", rules)}
 	for _, named := range namedKinds {
 		entries = append(entries, k.entry(named.Group, named.Resource, rules))
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/released"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 )
 
 // clusters are a source that a bridge publishes, its log, and a target.
@@ -123,7 +124,7 @@ func (c *clusters) in(t *testing.T) *clusters {
 func (c *clusters) cluster() string { return cmp.Or(c.name, "east") }
 
 // replicaConfig returns a replica, to be changed by a test.
-func (c *clusters) replicaConfig(name string, entries ...replica.Entry) replica.Config {
+func (c *clusters) replicaConfig(name string, entries ...selection.Entry) replica.Config {
 	c.t.Helper()
 	for i := range entries {
 		rules := entries[i].Rules.Config
@@ -148,10 +149,10 @@ func (c *clusters) replicaConfig(name string, entries ...replica.Entry) replica.
 }
 
 // entry selects a resource in namespaces.
-func (c *clusters) entry(group, resource string, rules clean.Config, namespaces ...string) replica.Entry {
+func (c *clusters) entry(group, resource string, rules clean.Config, namespaces ...string) selection.Entry {
 	c.t.Helper()
 	rules.Replica, rules.Selected = "replica", namespaces
-	return replica.Entry{
+	return selection.Entry{
 		Group: group, Resource: resource, Namespaces: namespaces, Rules: must.Get(clean.New(rules))(c.t),
 	}
 }

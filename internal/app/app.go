@@ -20,6 +20,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/clientmetrics"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
@@ -137,8 +138,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer p.client.CloseIdleConnections()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registerClientMetrics(p.registry)
-	registerBuildInfo(p.registry, p.build)
+	clientmetrics.Register(p.registry)
+	p.registry.MustRegister(metric.NewBuildInfo(p.build.Commit, p.build.Go, p.build.Version))
 	p.metrics = health.NewMetrics(p.registry)
 	if o.File != "" && lasts(o.File) {
 		p.reloads = newReloads(p, o.File, o.Data)

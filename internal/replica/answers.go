@@ -72,7 +72,7 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 		}
 		return again
 	}
-	if o.res.rules(o.row.Namespace).Status && wanted["status"] != nil {
+	if o.res.Rules(o.row.Namespace).Status && wanted["status"] != nil {
 		var res result
 		if actual, res = o.writeStatus(ctx, wanted, actual); res != settled {
 			o.table.Fetched(o.id, o.row.Ends, actual)
@@ -220,19 +220,10 @@ func (o *object) refused(ctx context.Context, do plan.Do, a write.Answer, wanted
 	case try.Outcome != write.Done:
 		return o.parkAWhile(waiting.Invalid, a.Message)
 	case o.cfg.Recreate && !contents.Has(o.res.GroupResource()):
-		return o.recreate(ctx)
+		return ending{o}.recreate(ctx)
 	default:
 		return o.parkAWhile(waiting.Immutable, a.Message)
 	}
-}
-
-// recreate deletes an object whose change the API server refuses. It is created again when it is gone.
-func (o *object) recreate(ctx context.Context) result {
-	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)
-	if err != nil {
-		return later
-	}
-	return o.after(ctx, plan.Recreate, a, nil)
 }
 
 // writeStatus writes the status where it is a subresource. It returns the object as it is then, and what came of it:
@@ -290,7 +281,7 @@ func (o *object) parkForOwner(wanted map[string]any, missing string) result {
 // remap gives the owners of an object the uids that they have in the target. It returns the first owner that is not
 // there yet, for a person.
 func (o *object) remap(wanted map[string]any) (missing string) {
-	if o.res.rules(o.row.Namespace).Owned != clean.Remap {
+	if o.res.Rules(o.row.Namespace).Owned != clean.Remap {
 		return ""
 	}
 	lacking := clean.Remapped(wanted, func(from types.UID) (types.UID, bool) {

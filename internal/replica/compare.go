@@ -99,7 +99,7 @@ func (r *run) compare(ctx context.Context, tell func(Difference) error) error {
 
 // difference returns what would be done with an object; nil if it is as it shall be.
 func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Difference {
-	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource)}
+	o := &object{run: r, id: id, row: row, res: r.selection.At(row.Resource)}
 	at := o.place()
 	d := &Difference{Resource: o.res.GroupResource().String(), Namespace: at.Namespace, Name: at.Name}
 	switch state := r.targets.state(row.Resource); {
@@ -124,7 +124,7 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 		d.Do = "delete"
 		if !r.allowed(&row) {
 			d.Why = string(waiting.HeldDelete)
-		} else if kept, err := o.kept(ctx); kept != "" || err != nil {
+		} else if kept, err := (ending{o}).kept(ctx); kept != "" || err != nil {
 			d.Do, d.Why = "wait", string(waiting.NotEmpty)
 		}
 	case plan.Recreate:

@@ -14,6 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 )
 
 // Config says what is replicated, from where, and how. All fields are needed except those that say otherwise.
@@ -34,7 +35,7 @@ type Config struct {
 	State State
 
 	// Entries say what is selected.
-	Entries []Entry
+	Entries []selection.Entry
 
 	plan.Config
 	// Force: fields that other managers own are taken.
@@ -79,16 +80,6 @@ type State interface {
 	Store(ctx context.Context, r Released) error
 }
 
-// Entry selects objects of the source cluster.
-type Entry struct {
-	// Group and Resource name a resource; an empty Resource names all of the group, and Group "*" is all groups.
-	Group, Resource string
-	// Namespaces are those of the source; empty: all.
-	Namespaces []string
-	// Rules say how its objects change on their way.
-	Rules *clean.Rules
-}
-
 const (
 	defaultWorkers  = 16
 	defaultRemember = 10 * time.Minute
@@ -108,5 +99,5 @@ func (c *Config) withDefaults() {
 
 // remaps reports whether owners get the uids that they have in the target.
 func (c *Config) remaps() bool {
-	return slices.ContainsFunc(c.Entries, func(e Entry) bool { return e.Rules.Owned == clean.Remap })
+	return slices.ContainsFunc(c.Entries, func(e selection.Entry) bool { return e.Rules.Owned == clean.Remap })
 }

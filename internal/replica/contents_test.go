@@ -14,6 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 )
 
 // aNamespace tells a state of Namespace shop.
@@ -39,7 +40,7 @@ func TestDelete_of_a_namespace_waits_until_only_what_ends_is_in_it(t *testing.T)
 	}
 	g := newRig(t, func(c *Config) {
 		c.Target = api.Config()
-		c.Entries = append(c.Entries, Entry{Resource: "namespaces", Rules: c.Entries[0].Rules})
+		c.Entries = append(c.Entries, selection.Entry{Resource: "namespaces", Rules: c.Entries[0].Rules})
 	})
 	g.reads()
 	api.Put("namespaces", "", "shop", copyOf("namespaces/_/shop", "u1", at(1, 10)))
@@ -47,9 +48,9 @@ func TestDelete_of_a_namespace_waits_until_only_what_ends_is_in_it(t *testing.T)
 	api.Put("configmaps", "shop", "theirs", nil)
 	g.tell(is("ours", at(1, 10)), aNamespace(event.Updated, "u1", 10))
 	g.shown(keys.Key{Namespace: "shop", Name: "ours"})
-	id, _ := g.shown(keys.Key{Resource: g.selection.all[1].number, Name: "shop"})
+	id, _ := g.shown(keys.Key{Resource: g.selection.All()[1].Number, Name: "shop"})
 
-	again := &object{run: g.run, id: id, res: g.selection.all[1]}
+	again := &object{run: g.run, id: id, res: g.selection.All()[1]}
 	g.tell(aNamespace(event.Updated, "u2", 11))
 	again.row = g.table.Get(id)
 	assert.Equal(t, plan.Change, again.decide(true).Do, "it was made again in the source")

@@ -9,10 +9,11 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 )
 
 // learnGap takes over a marker of a gap.
-func (r learning) learnGap(res *resource, e *event.Event) {
+func (r learning) learnGap(res *selection.Resource, e *event.Event) {
 	var data struct {
 		Namespace, Cause string
 		Epoch            uint64
@@ -20,15 +21,15 @@ func (r learning) learnGap(res *resource, e *event.Event) {
 	if json.Unmarshal(e.Data, &data) != nil || data.Cause != "restored" && data.Cause != "rebuilt" {
 		return
 	}
-	r.epochs.Note(guard.Part{Resource: res.number, Namespace: data.Namespace}, data.Epoch)
+	r.epochs.Note(guard.Part{Resource: res.Number, Namespace: data.Namespace}, data.Epoch)
 	r.checkEpochs(res)
 }
 
 // checkEpochs stops the replica if any object of a resource says so, before others are written; nil is all resources.
-func (r *run) checkEpochs(res *resource) {
+func (r *run) checkEpochs(res *selection.Resource) {
 	rows := r.table.All()
 	if res != nil {
-		rows = r.table.Of(res.number)
+		rows = r.table.Of(res.Number)
 	}
 	for _, row := range rows {
 		if r.stopped(&row) {

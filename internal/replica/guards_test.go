@@ -230,7 +230,7 @@ func TestCompare_does_not_wait_for_what_cannot_be_listed(t *testing.T) {
 	g := newRig(t, nil)
 	g.compares = true
 	g.tell(marker(event.ResyncStarted, 0), is("a", at(1, 10)), marker(event.ResyncCompleted, 0))
-	g.targets.fails(g.selection.all[0], true)
+	g.targets.fails(g.selection.All()[0], true)
 	g.catchUp(t.Context())
 	var all []Difference
 	require.NoError(t, g.compare(t.Context(), func(d Difference) error { all = append(all, d); return nil }))

@@ -18,7 +18,7 @@ import (
 // object is what a worker has when it looks at object a.
 func (g *rig) object() *object {
 	row, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
-	return &object{run: g.run, id: id, row: row, res: g.selection.at(row.Resource)}
+	return &object{run: g.run, id: id, row: row, res: g.selection.At(row.Resource)}
 }
 
 // A log that was replaced has another event at a position, until the reader notices it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
@@ -24,7 +25,7 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 		r.counts.Add("no-event")
 		return nil //nolint:nilerr // other programs' messages do not concern the replica
 	}
-	res, isNew := r.selection.find(e)
+	res, isNew := r.selection.Find(e)
 	if res == nil {
 		return nil
 	}
@@ -43,7 +44,7 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 	case event.Gap:
 		r.learnGap(res, e)
 	case event.ResyncStarted, event.ResyncCompleted:
-		r.resyncs.Learn(res.number, e)
+		r.resyncs.Learn(res.Number, e)
 	}
 	if r.caughtUp {
 		r.prune(ctx)
@@ -52,10 +53,10 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 }
 
 // learnObject takes over an event of an object.
-func (r learning) learnObject(res *resource, e *event.Event) {
-	key := keys.Key{Resource: res.number, Namespace: e.Attr("namespace"), Name: e.Attr("name")}
+func (r learning) learnObject(res *selection.Resource, e *event.Event) {
+	key := keys.Key{Resource: res.Number, Namespace: e.Attr("namespace"), Name: e.Attr("name")}
 	seq, err := sequence.Parse(e.Attr("sequence"))
-	if err != nil || key.Name == "" || res.entry(key.Namespace) == nil {
+	if err != nil || key.Name == "" || res.Entry(key.Namespace) == nil {
 		return
 	}
 	desired := keys.Desired{
@@ -65,7 +66,7 @@ func (r learning) learnObject(res *resource, e *event.Event) {
 	if r.cfg.Ends(desired.Claim) {
 		r.weigh(&desired, res, e)
 	}
-	id, before, learned := r.table.Learn(key, desired, r.resyncs.Told(res.number, e))
+	id, before, learned := r.table.Learn(key, desired, r.resyncs.Told(res.Number, e))
 	if !learned {
 		return
 	}
@@ -80,12 +81,12 @@ func (r learning) learnObject(res *resource, e *event.Event) {
 
 // weigh decides whether an end counts: not that of an object that the replica does not write, and not that of one that
 // was not there some time before. What it goes by is in the event, so that a restart decides the same.
-func (r learning) weigh(desired *keys.Desired, res *resource, e *event.Event) {
+func (r learning) weigh(desired *keys.Desired, res *selection.Resource, e *event.Event) {
 	object, err := decode(e.Data)
 	if err != nil {
 		return
 	}
-	if _, skips := res.rules(e.Attr("namespace")).Skips(res.GroupResource(), object); skips {
+	if _, skips := res.Rules(e.Attr("namespace")).Skips(res.GroupResource(), object); skips {
 		desired.At = time.Time{}
 		return
 	}

@@ -20,7 +20,7 @@ func (r *run) prune(ctx context.Context) {
 // pruneScope prunes within one scope. One with a field selector cannot be told from others in the target: there nothing
 // is pruned.
 func (r *run) pruneScope(ctx context.Context, sc resyncs.Scope, state *resyncs.Resync) {
-	res := r.selection.at(sc.Resource)
+	res := r.selection.At(sc.Resource)
 	if sc.FieldSelector != "" {
 		r.log.Warn("a complete resync prunes nothing: its stream has a field selector", slog.String("resource", res.Resource))
 		return

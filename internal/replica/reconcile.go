@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
@@ -19,9 +18,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
-	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // result is what came of a key.
@@ -43,7 +42,7 @@ const (
 // reconcile brings one object into the state that the log describes, or parks it.
 func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	row := r.table.Get(id)
-	o := &object{run: r, id: id, row: row, res: r.selection.at(row.Resource)}
+	o := &object{run: r, id: id, row: row, res: r.selection.At(row.Resource)}
 	switch r.targets.state(row.Resource) {
 	case unserved:
 		return o.park(waiting.NoResource, "the target does not serve it")
@@ -61,7 +60,7 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 		}
 		return o.park(action.Why, "")
 	case plan.Delete:
-		return o.delete(ctx)
+		return ending{o}.delete(ctx)
 	case plan.Create, plan.Change, plan.Verify, plan.Recreate:
 		return o.write(ctx, action.Do)
 	default:
@@ -152,7 +151,7 @@ type object struct {
 	*run
 	id  keys.ID
 	row keys.Row
-	res *resource
+	res *selection.Resource
 	// version is that of what is written; empty where nothing is.
 	version string
 	// yielded are the fields that were left to other managers.
@@ -163,7 +162,7 @@ type object struct {
 
 // place returns where the object is in the target.
 func (o *object) place() write.Object {
-	target, _ := o.res.places().Target(o.res.GroupResource(),
+	target, _ := o.res.Places().Target(o.res.GroupResource(),
 		types.NamespacedName{Namespace: o.row.Namespace, Name: o.row.Name})
 	version := cmp.Or(o.version, o.targets.version(o.row.Resource), o.res.Version)
 	return write.Object{
@@ -190,53 +189,13 @@ func (r *run) allowed(row *keys.Row) bool {
 	return r.deletes.Allows(row.Desired.At, r.staying())
 }
 
-// delete deletes an object of ours, if the guard allows it.
-func (o *object) delete(ctx context.Context) result {
-	if o.targets.busy() {
-		return later // the limit depends on how many objects there are
-	}
-	if !o.allowed(&o.row) {
-		return o.park(waiting.HeldDelete, "more objects went in an hour than the limit allows")
-	}
-	switch kept, err := o.kept(ctx); {
-	case err != nil:
-		return later
-	case kept != "":
-		return o.parkAWhile(waiting.NotEmpty, "it has "+kept+"; empty it, or delete it yourself")
-	}
-	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)
-	if err != nil {
-		return later
-	}
-	return o.after(ctx, plan.Delete, a, nil)
-}
-
-// kept returns what must not be deleted with the object, for a person. Objects of the replica that have ended, too, may
-// go.
-func (o *object) kept(ctx context.Context) (string, error) {
-	if !contents.Has(o.res.GroupResource()) {
-		return "", nil
-	}
-	offers, _ := o.targets.catalog.Now()
-	return o.contents.Kept(ctx, o.res.GroupResource(), o.place().Name, offers,
-		func(kind source.Resource, m *metav1.PartialObjectMetadata) bool {
-			res := o.selection.named(kind.GroupResource())
-			if res == nil || m.Labels[clean.Label] != o.cfg.Name {
-				return false
-			}
-			key, _ := keyOf(res, m.Namespace, m.Name)
-			row, _, found := o.table.Find(key)
-			return found && row.Actual.Owner == keys.Ours && o.cfg.Ends(row.Desired.Claim)
-		})
-}
-
 // write brings the object into the state of its event.
 func (o *object) write(ctx context.Context, do plan.Do) result {
 	wanted, uid, res := o.desired(ctx)
 	if wanted == nil {
 		if do == plan.Recreate && o.cfg.Deletes && o.parked.Reason(o.id) == string(waiting.LeftOut) {
 			o.deletes.Went(o.row.Desired.At) // the log has no end of what was copied, which counts all the same
-			return o.delete(ctx)
+			return ending{o}.delete(ctx)
 		}
 		return res
 	}
@@ -294,7 +253,7 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 		return nil, "", o.park(waiting.BodyMissing, "the log has removed the event; a resync publishes it again")
 	case err != nil:
 		return nil, "", later
-	case !o.isIn(e):
+	case !isOf(e, o.res, &o.row):
 		return nil, "", o.parkAWhile(waiting.BodyMissing, "the log has another event in its place")
 	}
 	whole := o.bodies.Whole(ctx, e)
@@ -303,7 +262,7 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 	}
 	wanted, _, _ = whole.States()
 	o.version = e.Version
-	rules := o.res.rules(o.row.Namespace)
+	rules := o.res.Rules(o.row.Namespace)
 	if why, skip := rules.Skips(o.res.GroupResource(), wanted); skip {
 		copied := o.row.Actual.Owner == keys.Ours && o.row.Actual.Origin == o.row.Desired.Origin
 		if copied && rules.Replicated(o.res.GroupResource(), wanted) {
@@ -320,12 +279,12 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 	return wanted, e.Attr("objectuid"), settled
 }
 
-// isIn reports whether an event is the one that the row is about: a log that was replaced may have another one at its
+// isOf reports whether an event is the one that a row is about: a log that was replaced may have another one at its
 // position.
-func (o *object) isIn(e *event.Event) bool {
-	return e.Group == o.res.Group && e.Resource == o.res.GroupVersionResource.Resource &&
-		e.Attr("namespace") == o.row.Namespace && e.Attr("name") == o.row.Name &&
-		e.Attr("sequence") == o.row.Desired.Sequence.String()
+func isOf(e *event.Event, res *selection.Resource, row *keys.Row) bool {
+	return e.Group == res.Group && e.Resource == res.GroupVersionResource.Resource &&
+		e.Attr("namespace") == row.Namespace && e.Attr("name") == row.Name &&
+		e.Attr("sequence") == row.Desired.Sequence.String()
 }
 
 // annotate says in the object what it is a copy of.
@@ -336,7 +295,7 @@ func (o *object) annotate(wanted map[string]any, uid string) {
 		annotations = make(map[string]any, 3)
 		metadata["annotations"] = annotations
 	}
-	annotations[clean.Origin] = o.res.origin(o.cfg.Cluster, o.row.Namespace, o.row.Name)
+	annotations[clean.Origin] = o.res.Origin(o.cfg.Cluster, o.row.Namespace, o.row.Name)
 	annotations[clean.OriginUID] = uid
 	annotations[clean.OriginSequence] = o.row.Desired.Sequence.String()
 }

@@ -90,7 +90,7 @@ func (o replacing) request(
 	if err != nil {
 		return write.Answer{}, later
 	}
-	o.res.rules(o.row.Namespace).Retain(o.res.GroupResource(), wanted, actual)
+	o.res.Rules(o.row.Namespace).Retain(o.res.GroupResource(), wanted, actual)
 	add(wanted)
 	body, err := json.Marshal(wanted)
 	if err != nil {

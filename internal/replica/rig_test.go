@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
@@ -40,7 +41,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	rules := must.Get(clean.New(clean.Config{Replica: "r", Selected: []string{"shop"}}))(t)
 	cfg := Config{
 		Name: "r", Cluster: "east", Pipeline: "audit", State: &memory{}, Target: &rest.Config{Host: "http://127.0.0.1:1"},
-		Entries: []Entry{{Resource: "configmaps", Namespaces: []string{"shop"}, Rules: rules}},
+		Entries: []selection.Entry{{Resource: "configmaps", Namespaces: []string{"shop"}, Rules: rules}},
 		Config:  plan.Config{Existing: plan.Refuse, Deletes: true}, Limit: guard.Limit{Count: 5},
 	}
 	if change != nil {
@@ -67,7 +68,7 @@ func (g *rig) tell(events ...replicatest.Event) {
 
 // synced says that the target has been listed.
 func (g *rig) synced() {
-	for _, res := range g.selection.all {
+	for _, res := range g.selection.All() {
 		g.targets.set(res, synced)
 	}
 }

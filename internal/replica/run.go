@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -123,11 +124,10 @@ type run struct {
 	log *slog.Logger
 
 	source     Log
-	selection  *selection
+	selection  *selection.Selection
 	targets    *targets
 	target     *write.Target
 	namespaces *catalog.Namespaces
-	contents   *contents.Finder
 	known
 	guards
 	lookups
@@ -164,6 +164,8 @@ type lookups struct {
 	said rate.Sometimes
 	// owners has a value if there may be owners that were not there when they were looked for.
 	owners chan struct{}
+	// contents finds what would go with an object.
+	contents *contents.Finder
 }
 
 // stage is how far the log is read.
@@ -202,8 +204,7 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 		return nil, err
 	}
 	r := &run{
-		cfg: cfg, log: cfg.Logger, source: opened, selection: newSelection(cfg), target: target, namespaces: namespaces,
-		contents: finder,
+		cfg: cfg, log: cfg.Logger, source: opened, selection: selection.New(cfg.Cluster, cfg.Pipeline, cfg.Entries), target: target, namespaces: namespaces,
 		known: known{
 			table: keys.New(cfg.remaps()), bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(),
 			parked:   waiting.NewParked(),
@@ -215,7 +216,7 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 		},
 		lookups: lookups{
 			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
-			owners: make(chan struct{}, 1),
+			owners: make(chan struct{}, 1), contents: finder,
 		},
 		stage:  stage{began: time.Now(), begun: make(chan struct{})},
 		health: health.New(), counts: health.NewCounts(), failed: make(chan error, 1),
@@ -332,8 +333,8 @@ func (r *run) catchUp(ctx context.Context) {
 func (r *run) enqueue(id keys.ID) { r.queue.Add(id) }
 
 // lookAtAll has all keys of a resource looked at: more is known of the target now.
-func (r *run) lookAtAll(res *resource) {
-	for id := range r.table.Of(res.number) {
+func (r *run) lookAtAll(res *selection.Resource) {
+	for id := range r.table.Of(res.Number) {
 		r.enqueue(id)
 	}
 }

@@ -141,7 +141,7 @@ func (p *Replica) Waiting(most int) (all []Waiting) {
 	for id, k := range r.parked.Oldest(most) {
 		row := r.table.Get(id)
 		all = append(all, Waiting{
-			Resource: r.selection.at(row.Resource).GroupResource().String(), Namespace: row.Namespace, Name: row.Name,
+			Resource: r.selection.At(row.Resource).GroupResource().String(), Namespace: row.Namespace, Name: row.Name,
 			Reason: k.Reason, Detail: k.Detail, Since: k.Since,
 		})
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -70,7 +71,7 @@ func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets 
 }
 
 // open begins to read a resource of the target, until ctx ends.
-func (t *targets) open(ctx context.Context, res *resource) {
+func (t *targets) open(ctx context.Context, res *selection.Resource) {
 	t.set(res, listing)
 	t.reading.Go(func() {
 		for backoff := (kube.Backoff{}); ; {
@@ -92,20 +93,20 @@ func (t *targets) open(ctx context.Context, res *resource) {
 	})
 }
 
-func (t *targets) set(res *resource, s targetState) {
+func (t *targets) set(res *selection.Resource, s targetState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.states[res.number] = s
+	t.states[res.Number] = s
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
 // await waits until the target's objects of a resource are all known. It is false if ctx ended, or if nothing is to be
 // written and they cannot be known at present.
-func (t *targets) await(ctx context.Context, res *resource) bool {
+func (t *targets) await(ctx context.Context, res *selection.Resource) bool {
 	for {
 		t.mu.Lock()
-		state, failing, changed := t.states[res.number], t.failing[res.number], t.changed
+		state, failing, changed := t.states[res.Number], t.failing[res.Number], t.changed
 		t.mu.Unlock()
 		switch {
 		case state == synced:
@@ -122,10 +123,10 @@ func (t *targets) await(ctx context.Context, res *resource) bool {
 }
 
 // begin says that a resource is read in a version.
-func (t *targets) begin(res *resource, version string) {
+func (t *targets) begin(res *selection.Resource, version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.states[res.number], t.versions[res.number] = listing, version
+	t.states[res.Number], t.versions[res.Number] = listing, version
 }
 
 // version returns the version in which a resource is read; empty where it is not.
@@ -154,32 +155,32 @@ func (t *targets) busy() bool {
 }
 
 // fails says whether a resource cannot be read at present.
-func (t *targets) fails(res *resource, failing bool) {
+func (t *targets) fails(res *selection.Resource, failing bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.failing[res.number] != failing {
-		t.failing[res.number] = failing
+	if t.failing[res.Number] != failing {
+		t.failing[res.Number] = failing
 		close(t.changed)
 		t.changed = make(chan struct{})
 	}
 }
 
 // forget removes what is known of the target's objects of a resource.
-func (t *targets) forget(res *resource) {
-	for _, row := range t.run.table.Of(res.number) {
+func (t *targets) forget(res *selection.Resource) {
+	for _, row := range t.run.table.Of(res.Number) {
 		t.run.table.Vanish(row.Key, "")
 	}
 }
 
 // read reads a resource, in all of its scopes, once the target serves it. The error is ctx's, or says why a scope
 // cannot be read on.
-func (t *targets) read(ctx context.Context, res *resource) error {
+func (t *targets) read(ctx context.Context, res *selection.Resource) error {
 	served, err := t.served(ctx, res)
 	if err != nil {
 		return err
 	}
 	t.begin(res, served.Version)
-	scopes := namespacesOf(res, served)
+	scopes := res.Namespaces(served.Namespaced)
 	var waiting atomic.Int32
 	waiting.Store(int32(len(scopes))) //nolint:gosec // few exist
 	group, ctx := errgroup.WithContext(ctx)
@@ -236,7 +237,7 @@ func (t *targets) follow(ctx context.Context, served source.Resource) error {
 }
 
 // served waits until the target serves a resource, and returns it in the version that the log has, or in another one.
-func (t *targets) served(ctx context.Context, res *resource) (source.Resource, error) {
+func (t *targets) served(ctx context.Context, res *selection.Resource) (source.Resource, error) {
 	for {
 		offers, changed := t.catalog.Now()
 		if offers != nil {
@@ -257,25 +258,9 @@ func (t *targets) served(ctx context.Context, res *resource) (source.Resource, e
 	}
 }
 
-// namespacesOf returns the target's namespaces that are read; an empty one for all.
-func namespacesOf(res *resource, served source.Resource) (all []string) {
-	for _, entry := range res.entries {
-		if !served.Namespaced || len(entry.Namespaces) == 0 {
-			return []string{""}
-		}
-		for _, namespace := range entry.Namespaces {
-			if target, ok := entry.Rules.TargetNamespace(namespace); ok {
-				all = append(all, target)
-			}
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // within returns which keys of a resource a scope of the source has, as far as the labels of the target's objects tell.
 // The error is as for list.
-func (t *targets) within(ctx context.Context, res *resource, sc resyncs.Scope) (func(keys.Key) bool, error) {
+func (t *targets) within(ctx context.Context, res *selection.Resource, sc resyncs.Scope) (func(keys.Key) bool, error) {
 	if sc.LabelSelector == "" {
 		return func(keys.Key) bool { return true }, nil
 	}
@@ -293,7 +278,7 @@ func (t *targets) within(ctx context.Context, res *resource, sc resyncs.Scope) (
 			LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector,
 		}
 		if err := t.list(ctx, stream, func(item *kube.Item) {
-			if key, ok := keyOf(res, item.Namespace, item.Name); ok {
+			if key, ok := res.Key(item.Namespace, item.Name); ok {
 				found[key] = struct{}{}
 			}
 		}); err != nil {
@@ -304,12 +289,12 @@ func (t *targets) within(ctx context.Context, res *resource, sc resyncs.Scope) (
 }
 
 // namespacesWithin returns the target's namespaces, of those that are read, that a scope of the source may be in.
-func namespacesWithin(res *resource, served source.Resource, sc resyncs.Scope) []string {
-	all := namespacesOf(res, served)
+func namespacesWithin(res *selection.Resource, served source.Resource, sc resyncs.Scope) []string {
+	all := res.Namespaces(served.Namespaced)
 	if sc.Namespace == "" {
 		return all
 	}
-	within, ok := res.places().TargetNamespace(sc.Namespace)
+	within, ok := res.Places().TargetNamespace(sc.Namespace)
 	if !ok || all[0] != "" && !slices.Contains(all, within) {
 		return nil
 	}
@@ -333,18 +318,11 @@ func (t *targets) list(ctx context.Context, stream source.Stream, f func(*kube.I
 	}
 }
 
-// keyOf returns the key of the source object that an object of the target is a copy of.
-func keyOf(res *resource, namespace, name string) (keys.Key, bool) {
-	from, ok := res.places().Source(res.GroupResource(), types.NamespacedName{Namespace: namespace, Name: name})
-	key := keys.Key{Resource: res.number, Namespace: from.Namespace, Name: from.Name}
-	return key, ok && res.entry(from.Namespace) != nil
-}
-
 // feed takes over what a scope of the target has. It implements what package source asks of the far side. Nothing is
 // held up: a change is put into the table where it is delivered.
 type feed struct {
 	run    *run
-	res    *resource
+	res    *selection.Resource
 	stream source.Stream
 	listed func()
 	// seen has the rows of a list under way; nil while there is none. The list is of version.
@@ -362,7 +340,7 @@ func (f *feed) Admit(ctx context.Context, _ string, _ int) (source.Ticket, error
 // Deliver implements [source.Feed].
 func (f *feed) Deliver(c source.Change) {
 	defer c.Body.Release()
-	key, ok := keyOf(f.res, c.Namespace, c.Name)
+	key, ok := f.res.Key(c.Namespace, c.Name)
 	if !ok {
 		return
 	}
@@ -440,12 +418,12 @@ func (f *feed) Note(ctx context.Context, p source.Progress) error {
 
 // sweep removes what a list lacks.
 func (f *feed) sweep() {
-	for id, row := range f.run.table.Of(f.res.number) {
+	for id, row := range f.run.table.Of(f.res.Number) {
 		if row.Actual.Owner == keys.Absent {
 			continue
 		}
 		at := types.NamespacedName{Namespace: row.Namespace, Name: row.Name}
-		target, ok := f.res.places().Target(f.res.GroupResource(), at)
+		target, ok := f.res.Places().Target(f.res.GroupResource(), at)
 		if _, seen := f.seen[id]; seen || !ok || f.stream.Namespace != "" && target.Namespace != f.stream.Namespace {
 			continue
 		}
@@ -470,14 +448,14 @@ func (f *feed) State(s source.State, err error) {
 func (f *feed) Restarted(string) {}
 
 // actualOf returns how the target has an object, which it changes.
-func (r *run) actualOf(res *resource, key keys.Key, object map[string]any) keys.Actual {
+func (r *run) actualOf(res *selection.Resource, key keys.Key, object map[string]any) keys.Actual {
 	metadata, _ := object["metadata"].(map[string]any)
 	label := member(metadata, "labels", clean.Label)
 	origin := member(metadata, "annotations", clean.Origin)
 	a := keys.Actual{Owner: keys.Absent, Terminating: metadata["deletionTimestamp"] != nil}
 	a.UID, _ = metadata["uid"].(string)
 	a.Version, _ = metadata["resourceVersion"].(string)
-	isOurs := origin == res.origin(r.cfg.Cluster, key.Namespace, key.Name)
+	isOurs := origin == res.Origin(r.cfg.Cluster, key.Namespace, key.Name)
 	switch {
 	case label == r.cfg.Name && isOurs:
 		a.Owner = keys.Ours
@@ -494,13 +472,13 @@ func (r *run) actualOf(res *resource, key keys.Key, object map[string]any) keys.
 }
 
 // digestOf stands for what an object of the target says, apart from what the API server adds. It changes the object.
-func digestOf(res *resource, key keys.Key, object map[string]any) uint64 {
+func digestOf(res *selection.Resource, key keys.Key, object map[string]any) uint64 {
 	metadata, _ := object["metadata"].(map[string]any)
 	metadata["name"] = key.Name
 	if key.Namespace != "" {
 		metadata["namespace"] = key.Namespace
 	}
-	if err := res.rules(key.Namespace).Object(res.GroupResource(), object); err != nil {
+	if err := res.Rules(key.Namespace).Object(res.GroupResource(), object); err != nil {
 		return 0
 	}
 	return clean.Digest(object)

@@ -36,7 +36,7 @@ func TestFeed_notices_a_list_whose_objects_went_back(t *testing.T) {
 			g := newRig(t, nil)
 			g.tell(is("a", at(1, 7)))
 			g.has("a", at(1, 7))
-			f := &feed{run: g.run, res: g.selection.all[0], listed: func() {}}
+			f := &feed{run: g.run, res: g.selection.All()[0], listed: func() {}}
 			require.NoError(t, f.Note(t.Context(), source.Progress{Kind: source.Gap, Version: test.list}))
 			f.Deliver(source.Change{
 				Op: source.Added, Listed: true, Ident: source.Ident{Namespace: "shop", Name: "a", UID: uidOf("a")},
@@ -97,12 +97,12 @@ func TestWithin_lists_the_namespaces_that_are_read(t *testing.T) {
 	g.reads()
 	g.tell(is("a", at(1, 10)))
 	for _, sc := range []resyncs.Scope{{LabelSelector: "app=x"}, {LabelSelector: "app=x", Namespace: "shop"}} {
-		within, err := g.targets.within(t.Context(), g.selection.all[0], sc)
+		within, err := g.targets.within(t.Context(), g.selection.All()[0], sc)
 		require.NoError(t, err)
 		assert.True(t, within(keys.Key{Namespace: "shop", Name: "a"}))
 		assert.False(t, within(keys.Key{Namespace: "shop", Name: "b"}))
 	}
-	within, err := g.targets.within(t.Context(), g.selection.all[0], resyncs.Scope{LabelSelector: "app=x", Namespace: "other"})
+	within, err := g.targets.within(t.Context(), g.selection.All()[0], resyncs.Scope{LabelSelector: "app=x", Namespace: "other"})
 	require.NoError(t, err, "nothing of it is read")
 	assert.False(t, within(keys.Key{Namespace: "shop", Name: "a"}))
 }
@@ -122,7 +122,7 @@ func TestWithin_tells_what_is_in_the_way(t *testing.T) {
 	g.tell(is("a", at(1, 10)))
 	listed := make(chan error, 1)
 	go func() {
-		_, err := g.targets.within(t.Context(), g.selection.all[0], resyncs.Scope{LabelSelector: "app=x"})
+		_, err := g.targets.within(t.Context(), g.selection.All()[0], resyncs.Scope{LabelSelector: "app=x"})
 		listed <- err
 	}()
 	problem := func() error { return g.health.Now()["configmaps.v1/shop, to prune"].Err }
@@ -134,7 +134,7 @@ func TestWithin_tells_what_is_in_the_way(t *testing.T) {
 
 	code.Store(http.StatusBadRequest)
 	g.compares = true
-	_, err := g.targets.within(t.Context(), g.selection.all[0], resyncs.Scope{LabelSelector: "app=x"})
+	_, err := g.targets.within(t.Context(), g.selection.All()[0], resyncs.Scope{LabelSelector: "app=x"})
 	assert.ErrorContains(t, err, "refused with 400", "a comparison ends")
 }
 

@@ -46,7 +46,7 @@ func all(*keys.Row) bool { return true }
 
 // hasNamespace reports whether the target has the namespace that an object is to be in, as far as that is known.
 func (r *run) hasNamespace(row *keys.Row) bool {
-	target, _ := r.selection.at(row.Resource).places().TargetNamespace(row.Namespace)
+	target, _ := r.selection.At(row.Resource).Places().TargetNamespace(row.Namespace)
 	ns, known, _ := r.namespaces.Get(target)
 	return known && !ns.Terminating
 }

@@ -85,7 +85,7 @@ func TestWake_looks_again_when_a_resource_was_listed_again(t *testing.T) {
 	g.tell(is("a", at(1, 10)))
 	g.idle()
 	g.object().park(waiting.NoResource, "")
-	f := &feed{run: g.run, res: g.selection.all[0], listed: func() {}}
+	f := &feed{run: g.run, res: g.selection.All()[0], listed: func() {}}
 	require.NoError(t, f.Note(t.Context(), source.Progress{Kind: source.Gap, Version: "10"}))
 	require.NoError(t, f.Note(t.Context(), source.Progress{Kind: source.Listed, Version: "10"}))
 	g.woken("it is served, as it was listed")
@@ -112,7 +112,7 @@ func TestWake_looks_again_when_an_owner_comes(t *testing.T) {
 	g.tell(is("owner", at(1, 11)))
 	id := g.has("owner", at(1, 11))
 	g.idle()
-	o := &object{run: g.run, id: id, row: g.table.Get(id), res: g.selection.all[0]}
+	o := &object{run: g.run, id: id, row: g.table.Get(id), res: g.selection.All()[0]}
 	o.settle()
 	g.woken("the owner is there")
 	wanted, _, _ = g.object().desired(t.Context())

@@ -22,6 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/released"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 )
 
 // Replica returns what a configuration says of a replica, which writes to the cluster of api.
@@ -57,7 +58,7 @@ func Replica(cfg *config.Config, c *config.Replica, api *rest.Config, log *slog.
 	}, nil
 }
 
-func replicaEntries(c *config.Replica) (entries []replica.Entry, err error) {
+func replicaEntries(c *config.Replica) (entries []selection.Entry, err error) {
 	owned := map[config.Owned]clean.Owned{
 		config.OwnedSkip: clean.Skip, config.OwnedDrop: clean.Drop, config.OwnedRemap: clean.Remap,
 	}
@@ -82,7 +83,7 @@ func replicaEntries(c *config.Replica) (entries []replica.Entry, err error) {
 			}
 			rules.Ignore = append(rules.Ignore, path)
 		}
-		entry := replica.Entry{Namespaces: r.Namespaces}
+		entry := selection.Entry{Namespaces: r.Namespaces}
 		if entry.Rules, err = clean.New(rules); err != nil {
 			return nil, err
 		}

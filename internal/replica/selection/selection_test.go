@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+package selection
 
 import (
 	"testing"
@@ -34,24 +34,24 @@ func TestSelection(t *testing.T) {
 	shop := Entry{Resource: "configmaps", Namespaces: []string{"shop"}}
 	mail := Entry{Resource: "configmaps", Namespaces: []string{"mail"}}
 	example := Entry{Group: "example.com"}
-	s := newSelection(&Config{Cluster: "east", Pipeline: "audit", Entries: []Entry{shop, mail, example, {Group: "*"}}})
+	s := New("east", "audit", []Entry{shop, mail, example, {Group: "*"}})
 
-	r, isNew := s.find(anEvent(t))
+	r, isNew := s.Find(anEvent(t))
 	require.NotNil(t, r)
 	assert.True(t, isNew)
-	assert.Equal(t, shop, *r.entry("shop"))
-	assert.Equal(t, mail, *r.entry("mail"))
-	assert.Nil(t, r.entry("other"))
-	again, isNew := s.find(anEvent(t))
+	assert.Equal(t, shop, *r.Entry("shop"))
+	assert.Equal(t, mail, *r.Entry("mail"))
+	assert.Nil(t, r.Entry("other"))
+	again, isNew := s.Find(anEvent(t))
 	assert.Same(t, r, again)
 	assert.False(t, isNew)
-	assert.Same(t, r, s.at(r.number))
+	assert.Same(t, r, s.At(r.Number))
 
-	widgets, _ := s.find(anEvent(t, "source", "/clusters/east/apis/example.com/v1/widgets"))
+	widgets, _ := s.Find(anEvent(t, "source", "/clusters/east/apis/example.com/v1/widgets"))
 	require.NotNil(t, widgets)
-	assert.Equal(t, example, *widgets.entry("any"))
-	assert.Equal(t, "east/example.com/widgets/any/w", widgets.origin("east", "any", "w"))
-	assert.Equal(t, "east/core/configmaps/_/w", r.origin("east", "", "w"))
+	assert.Equal(t, example, *widgets.Entry("any"))
+	assert.Equal(t, "east/example.com/widgets/any/w", widgets.Origin("east", "any", "w"))
+	assert.Equal(t, "east/core/configmaps/_/w", r.Origin("east", "", "w"))
 
 	for name, e := range map[string]*event.Event{
 		"another pipeline":            anEvent(t, "pipeline", "other"),
@@ -59,7 +59,7 @@ func TestSelection(t *testing.T) {
 		"a resource that is left out": anEvent(t, "source", "/clusters/east/api/v1/events"),
 		"no resource":                 anEvent(t, "source", "urn:other"),
 	} {
-		r, _ := s.find(e)
+		r, _ := s.Find(e)
 		assert.Nil(t, r, name)
 	}
 }
