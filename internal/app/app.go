@@ -20,9 +20,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/clientmetrics"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kubemetrics"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
@@ -138,7 +138,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer p.client.CloseIdleConnections()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	clientmetrics.Register(p.registry)
+	kubemetrics.Register(p.registry)
 	p.registry.MustRegister(metric.NewBuildInfo(p.build.Commit, p.build.Go, p.build.Version))
 	p.metrics = health.NewMetrics(p.registry)
 	if o.File != "" && lasts(o.File) {

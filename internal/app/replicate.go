@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/clientmetrics"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kubemetrics"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
@@ -62,7 +62,7 @@ func Replicate(ctx context.Context, o Options) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		remote.Metrics(p.replicas))
-	clientmetrics.Register(registry)
+	kubemetrics.Register(registry)
 	registry.MustRegister(metric.NewBuildInfo(o.Build.Commit, o.Build.Go, o.Build.Version))
 	var file *reloads
 	if o.File != "" && lasts(o.File) {

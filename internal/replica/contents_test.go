@@ -48,7 +48,7 @@ func TestDelete_of_a_namespace_waits_until_only_what_ends_is_in_it(t *testing.T)
 	api.Put("configmaps", "shop", "theirs", nil)
 	g.tell(is("ours", at(1, 10)), aNamespace(event.Updated, "u1", 10))
 	g.shown(keys.Key{Namespace: "shop", Name: "ours"})
-	id, _ := g.shown(keys.Key{Resource: g.selection.All()[1].Number, Name: "shop"})
+	id := g.shown(keys.Key{Resource: g.selection.All()[1].Number, Name: "shop"})
 
 	again := &object{run: g.run, id: id, res: g.selection.All()[1]}
 	g.tell(aNamespace(event.Updated, "u2", 11))

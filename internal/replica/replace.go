@@ -48,9 +48,9 @@ func (o replacing) put(ctx context.Context, do plan.Do, wanted map[string]any) r
 	return o.after(ctx, do, a, wanted)
 }
 
-// overwrite replaces an object of somebody else, and takes it over with the fields of all managers, also those that have
-// the right value already: a later change of them would be a conflict. The object does not bear the replica's label
-// until it is applied, so that a process that dies in between begins again.
+// overwrite replaces an object of somebody else, and takes over the fields of all managers. They include those that have
+// the right value already: a later change of them would be a conflict. The object does not bear the replica's label until
+// it is applied, so that a process that dies in between begins again.
 func (o replacing) overwrite(ctx context.Context, wanted map[string]any) result {
 	foreign := runtime.DeepCopyJSON(wanted)
 	metadata, _ := foreign["metadata"].(map[string]any)
@@ -77,8 +77,8 @@ func forget(object map[string]any) {
 	}}
 }
 
-// request replaces the object by another one, to which it adds what belongs to the target, and what add adds. Without an
-// answer, the result says what follows.
+// request replaces the object by another one, to which it adds what belongs to the target, and what add adds. Without
+// an answer, the result says what follows.
 func (o replacing) request(
 	ctx context.Context, wanted map[string]any, add func(map[string]any),
 ) (write.Answer, result) {

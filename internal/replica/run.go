@@ -204,7 +204,8 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 		return nil, err
 	}
 	r := &run{
-		cfg: cfg, log: cfg.Logger, source: opened, selection: selection.New(cfg.Cluster, cfg.Pipeline, cfg.Entries), target: target, namespaces: namespaces,
+		cfg: cfg, log: cfg.Logger, source: opened, target: target, namespaces: namespaces,
+		selection: selection.New(cfg.Cluster, cfg.Pipeline, cfg.Entries),
 		known: known{
 			table: keys.New(cfg.remaps()), bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(),
 			parked:   waiting.NewParked(),

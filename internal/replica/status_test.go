@@ -95,7 +95,7 @@ func TestStatus_counts_the_time_in_which_the_log_does_not_answer(t *testing.T) {
 		close(g.begun)
 		assert.Zero(t, lag())
 		g.health.Set(partLog, errors.New("away"))
-		time.Sleep(5 * time.Minute)
+		time.Sleep(5 * time.Minute) //nolint:forbidigo // it is the time of a bubble
 		g.health.Set(partLog, errors.New("away"))
 		assert.Equal(t, 5*time.Minute, lag())
 		g.health.Set(partLog, nil)

@@ -288,41 +288,54 @@ func TestReport_sums_up_replicas(t *testing.T) {
 		{"one", parts{replicas: []replicaState{follows("a")}}, Live, true, "The replica runs"},
 		{"two", parts{replicas: []replicaState{follows("a"), follows("b")}}, Live, true, "Both replicas run"},
 		{
-			"one learns", parts{replicas: []replicaState{follows("a"), learns}}, Starting, false,
+			"one learns",
+			parts{replicas: []replicaState{follows("a"), learns}},
+			Starting, false,
 			"Starting: 1 of 2 replicas running",
 		},
 		{"one begins", parts{replicas: []replicaState{starts}}, Starting, false, "Starting: 0 of 1 replica running"},
 		{
-			"one is held", parts{replicas: []replicaState{follows("a"), held}}, Failing, false,
+			"one is held",
+			parts{replicas: []replicaState{follows("a"), held}},
+			Failing, false,
 			"A replica is held: 1 of 2 replicas running",
 		},
 		{
-			"one is late", parts{replicas: []replicaState{follows("a"), late}}, Failing, false,
+			"one is late",
+			parts{replicas: []replicaState{follows("a"), late}},
+			Failing, false,
 			"A replica is behind its log: 2 of 2 replicas running",
 		},
 		{
-			"another process leads", parts{replicas: []replicaState{starts}, election: by}, Standby, true,
+			"another process leads",
+			parts{replicas: []replicaState{starts}, election: by},
+			Standby, true,
 			"Standing by: b_1 leads",
 		},
 		{
-			"who leads is not known", parts{replicas: []replicaState{starts}, election: unsure}, Standby, false,
+			"who leads is not known",
+			parts{replicas: []replicaState{starts}, election: unsure},
+			Standby, false,
 			"Standing by: lease: forbidden",
 		},
 		{
-			"beside pipelines", parts{
+			"beside pipelines",
+			parts{
 				publishes: true, pipelines: []bridge.State{healthy("p", watching("a"))}, replicas: []replicaState{follows("a")},
 			},
 			Live, true, "The stream is live, and the replica runs",
 		},
 		{
-			"a standby beside pipelines", parts{
+			"a standby beside pipelines",
+			parts{
 				publishes: true, pipelines: []bridge.State{healthy("p", watching("a"))}, replicas: []replicaState{starts},
 				election: by,
 			},
 			Live, true, "The stream is live, and the replica stands by",
 		},
 		{
-			"held beside pipelines", parts{
+			"held beside pipelines",
+			parts{
 				publishes: true, pipelines: []bridge.State{healthy("p", watching("a"))}, replicas: []replicaState{held},
 			},
 			Failing, true, "A replica is held: 1 of 1 stream watched, 0 of 1 replica running",

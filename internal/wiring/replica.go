@@ -53,8 +53,8 @@ func Replica(cfg *config.Config, c *config.Replica, api *rest.Config, log *slog.
 			Existing: plan.Existing(c.Existing), Deletes: c.Deletes.Enabled,
 			DeleteDeselected: c.Deletes.Deselected == config.DeselectedDelete,
 		},
-		Force: c.Conflicts == config.ConflictsForce, Limit: limit, MinAge: c.Deletes.MinAge, Follow: c.OnEpoch == config.OnEpochFollow,
-		Recreate: c.Immutable == config.ImmutableRecreate, Logger: log,
+		Force: c.Conflicts == config.ConflictsForce, Limit: limit, MinAge: c.Deletes.MinAge,
+		Follow: c.OnEpoch == config.OnEpochFollow, Recreate: c.Immutable == config.ImmutableRecreate, Logger: log,
 	}, nil
 }
 

@@ -95,7 +95,8 @@ func (r *Reader) wire(cancel context.CancelFunc) *wire {
 		requests: requests, ending: ending,
 		checker:   checker{requests: requests, ending: ending, history: r.History, reached: r.Reached},
 		connector: connector{requests: requests},
-		feed:      r.Feed, uncached: r.Uncached, recovery: r.Recovery, again: r.Again, owed: r.Owed, listing: make(chan struct{}, 1),
+		feed:      r.Feed, uncached: r.Uncached, recovery: r.Recovery, again: r.Again, owed: r.Owed,
+		listing: make(chan struct{}, 1),
 	}
 }
 

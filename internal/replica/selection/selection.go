@@ -145,8 +145,8 @@ func (r *Resource) Origin(cluster, namespace, name string) string {
 	return cluster + "/" + group + "/" + r.Resource + "/" + namespace + "/" + name
 }
 
-// Namespaces returns the target's namespaces that are read; an empty one stands for all. Namespaced says that the target
-// has its objects in namespaces.
+// Namespaces returns the target's namespaces that are read; an empty one stands for all. Namespaced says that the
+// target has its objects in namespaces.
 func (r *Resource) Namespaces(namespaced bool) (all []string) {
 	for _, entry := range r.entries {
 		if !namespaced || len(entry.Namespaces) == 0 {

@@ -13,8 +13,8 @@ import (
 // Queue has the keys that are to be looked at, now or later. A key is in it once, and no two workers have the same one.
 // It is safe for concurrent use.
 //
-// It takes two bits for each key, in the order of rows, and 30 bytes for one that is looked at later. All keys may be in
-// it while the target is away. Its methods are as those of client-go's workqueue, which takes 150 bytes.
+// It takes two bits for each key, in the order of rows, and 30 bytes for one that is looked at later. All keys may be
+// in it while the target is away. Its methods are as those of client-go's workqueue, which takes 150 bytes.
 type Queue struct {
 	mu   sync.Mutex
 	more *sync.Cond

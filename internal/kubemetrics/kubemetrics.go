@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clientmetrics counts the requests of client-go.
-package clientmetrics
+// Package kubemetrics counts the requests of client-go.
+package kubemetrics
 
 import (
 	"context"
