@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/browser"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
@@ -23,7 +24,7 @@ func TestStatusPage_resumes_a_replica_after_it_has_asked(t *testing.T) {
 	c := newClusters(t, "[{resource: configmaps}]")
 	c.both("shop")
 	create(t, c.from, "shop", "a=1", "b=1", "c=1", "d=1")
-	path, server := c.replicaFile("shop", "deletes: {limit: 1}")
+	path, server := c.replicaFile("deletes: {limit: 1}")
 	c.startReplica(path, server)
 	awaitValues(t, c.to, "shop", "a=1 b=1 c=1 d=1")
 	b.Scheme("light")
@@ -81,7 +82,8 @@ func (c *clusters) post(server, path, site string) int {
 	r := must.Get(http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://"+server+path, nil))(c.t)
 	r.Close = true
 	r.Header.Set("Sec-Fetch-Site", site)
-	answer := must.Get(http.DefaultClient.Do(r))(c.t)
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(c.t, err)
 	defer func() { _ = answer.Body.Close() }()
 	_, _ = io.Copy(io.Discard, answer.Body)
 	return answer.StatusCode
