@@ -24,7 +24,7 @@ func TestStatusPage_resumes_a_replica_after_it_has_asked(t *testing.T) {
 	c := newClusters(t, "[{resource: configmaps}]")
 	c.both("shop")
 	create(t, c.from, "shop", "a=1", "b=1", "c=1", "d=1")
-	path, server := c.replicaFile("deletes: {limit: 1}")
+	path, server := c.replicaFile("deletes: {limit: 1, minAge: 0s}")
 	c.startReplica(path, server)
 	awaitValues(t, c.to, "shop", "a=1 b=1 c=1 d=1")
 	b.Scheme("light")

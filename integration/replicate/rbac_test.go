@@ -268,7 +268,9 @@ func (g *grants) replicates() {
 				return o.GetAnnotations()[clean.OriginUID] == uid
 			})
 		}
-		if _, o := g.object(g.from, i, "taken"); o.GetNamespace() == "" {
+		// What a namespace or a definition has may not be listed, so that these are left.
+		_, o := g.object(g.from, i, "taken")
+		if o.GetNamespace() == "" && o.GetKind() != "CustomResourceDefinition" && o.GetKind() != "Namespace" {
 			g.delete(i, "taken")
 			g.await(i, "taken", "gone", func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil })
 		}

@@ -32,7 +32,7 @@ func TestRunbook_alerts_fire_on_faults_of_replicas_and_end_by_the_remedy(t *test
 	c := newClusters(t, "[{resource: configmaps}]")
 	c.both("shop")
 	create(t, c.from, "shop", "a=1", "b=1", "c=1", "d=1")
-	path, server := c.replicaFile("deletes: {limit: 1}")
+	path, server := c.replicaFile("deletes: {limit: 1, minAge: 0s}")
 	// What takes minutes elsewhere takes moments here.
 	w := &watched{c, rules.NewPrometheus(t, map[string]string{"a": server}, map[string]string{"replicaLagSeconds": "2"})}
 	alone := c.startReplica(path, server)
