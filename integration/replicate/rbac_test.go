@@ -107,8 +107,8 @@ func TestRBAC_allows_a_replica_what_it_needs_and_nothing_else(t *testing.T) {
 	code, out := c.command("validate", "--config", g.path, "--cluster")
 	assert.Equal(t, 2, code, out)
 	for _, want := range []string{
-		"replicas[0].resources[0]: the user of the kubeconfig may not get, list, watch, create, update, patch, delete " +
-			"namespaces in all namespaces; kube-eventbridge rbac prints",
+		"replicas[0].resources[0]: the user of the kubeconfig may not get, list, watch, create, update, patch namespaces " +
+			"in all namespaces; kube-eventbridge rbac prints",
 		"replicas[1].resources[0]: the user of the kubeconfig may not patch mades.example.com/status in namespace copy; ",
 		"replicas[1].resources[3]: the user of the kubeconfig may not bind clusterroles.rbac.authorization.k8s.io in " +
 			"namespace copy; ",

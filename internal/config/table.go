@@ -212,9 +212,9 @@ var intoKeys = []rule{
 }
 
 var deletesKeys = []rule{
-	{"enabled", aSwitch, "true", `false deletes nothing: objects that are gone in the log's cluster stay. A
-		Namespace or a CustomResourceDefinition is deleted when only objects are left in it that end with it, or that
-		controllers make: the others have to be listed for that.`},
+	{"enabled", aSwitch, "true", `false: objects that are gone in the log's cluster stay. One that was
+		made again there is replaced all the same. A Namespace or a CustomResourceDefinition is deleted when only objects
+		are left in it that end with it, or that controllers make: the others have to be listed for that.`},
 	{"deselected", choice("keep", "delete"), "keep", `What becomes of an object that exists in the log's cluster and that
 		its pipeline does not select any more.`},
 	{"limit", aLimit, "20%", `The most deletions in an hour, of objects that are as old as minAge: a part of the

@@ -118,12 +118,23 @@ var authorities = map[string][]Access{
 	"clusterrolebindings": {{Resource: "clusterroles", Verb: "bind"}},
 }
 
+// containers are what is deleted only by a replica that may list all that would go with it. No role is printed for that:
+// it would allow to read every Secret.
+var containers = []Access{
+	{Resource: "namespaces"},
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+}
+
 // Writes returns what it takes to keep the objects of a resource in a namespace as a log says. They are created and
 // changed by patch, or by update where apply cannot carry them. An object that the source has created again is deleted
-// and created, also where nothing else is deleted. Status is written by a request of its own.
+// and created, also where nothing else is deleted. Status is written by a request of its own. Namespaces and
+// CustomResourceDefinitions are not deleted.
 func Writes(group, resource, namespace string, status bool) []Access {
 	on := Access{Group: group, Resource: resource, Namespace: namespace}
-	all := allow(on, "get", "list", "watch", "create", "update", "patch", "delete")
+	all := allow(on, "get", "list", "watch", "create", "update", "patch")
+	if !slices.Contains(containers, Access{Group: group, Resource: resource}) {
+		all = append(all, allow(on, "delete")...)
+	}
 	if status {
 		on.Resource += "/status"
 		all = append(all, allow(on, "patch")...)
