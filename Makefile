@@ -42,6 +42,8 @@ SEED              ?= 1
 WORLDS            ?= 2
 BROKER            ?= nats
 REPLICAS          ?= any
+# In which rounds of make faults-replicate the clusters replicate into each other: none, some or all.
+BOTH              ?= some
 FAULTS_FLAGS      ?=
 FAULTS_TESTS      := ./faults/world ./faults/outage ./faults/campaign ./faults/replicas
 FAULTS_DIR        ?= $(CACHE)/faults/$(COMMIT)$(shell test -z "$$(git status --porcelain 2>/dev/null)" || echo -dirty)$(BROKER:%=-%)-$(REPLICAS)
@@ -230,7 +232,7 @@ faults: ## Break everything FAULTS times at random and judge the log, see docs/f
 .PHONY: faults-replicate
 faults-replicate: ## Break what a replica needs FAULTS times at random, and judge what it writes, see docs/faults.md
 	@mkdir -p '$(FAULTS_DIR)-replicate'
-	cd integration && $(GO) run ./cmd/faults-replicate -broker $(BROKER) -faults $(FAULTS) -seed $(SEED) -dir '$(FAULTS_DIR)-replicate' $(FAULTS_FLAGS)
+	cd integration && $(GO) run ./cmd/faults-replicate -broker $(BROKER) -both $(BOTH) -faults $(FAULTS) -seed $(SEED) -dir '$(FAULTS_DIR)-replicate' $(FAULTS_FLAGS)
 
 .PHONY: changes
 changes: ## Break each rule of sequences and of the plan by a small change, and see its test fail; 15 minutes

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/client-go/rest"
 )
@@ -62,8 +64,11 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--service-account-signing-key-file=" + c.files.serviceAccount,
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--allow-privileged=true",
-		"--authorization-mode=" + mode,
 		"--shutdown-send-retry-after=true", // without it a stop waits a minute for open watches
+	}
+	const modes = "--authorization-mode=" // a second one would add to it
+	if !slices.ContainsFunc(c.cfg.APIServerArgs, func(a string) bool { return strings.HasPrefix(a, modes) }) {
+		args = append(args, modes+mode)
 	}
 	if !c.cfg.ServiceAccounts {
 		args = append(args, "--disable-admission-plugins=ServiceAccount")

@@ -14,7 +14,10 @@ import (
 	"slices"
 )
 
-const kubectlName = "kubectl"
+const (
+	kubectlName           = "kubectl"
+	controllerManagerName = "kube-controller-manager"
+)
 
 // NodeBinaries returns a directory with what makes a cluster with nodes of a control plane, and with what its users
 // type: kube-controller-manager, kube-scheduler, kube-proxy, kubelet, kubectl and helm. They are built as [Binaries]
@@ -42,15 +45,31 @@ func Kubectl(ctx context.Context, log io.Writer) (string, error) {
 	if path, err := exec.LookPath(kubectlName); err == nil {
 		return path, nil
 	}
+	return nodeBinary(ctx, kubectlName, log)
+}
+
+// ControllerManager returns the path of a kube-controller-manager that is built as [NodeBinaries] builds.
+func ControllerManager(ctx context.Context, log io.Writer) (string, error) {
+	return nodeBinary(ctx, controllerManagerName, log)
+}
+
+// nodeBinary builds one of the programs of [NodeBinaries].
+func nodeBinary(ctx context.Context, name string, log io.Writer) (string, error) {
+	if log == nil {
+		log = io.Discard
+	}
 	b, err := newBuild(log)
 	if err == nil {
 		b.targets, err = b.nodeTargets()
 	}
-	if err != nil {
-		return "", err
+	if err == nil {
+		b.targets = slices.DeleteFunc(b.targets, func(t target) bool { return t.name != name })
+		err = b.run(ctx)
 	}
-	b.targets = slices.DeleteFunc(b.targets, func(t target) bool { return t.name != kubectlName })
-	return filepath.Join(b.dir, kubectlName), b.run(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return filepath.Join(b.dir, name), nil
 }
 
 var helmRequirement = regexp.MustCompile(`(?m)^\s*helm\.sh/helm/v4 (v\S+)`)
@@ -58,7 +77,7 @@ var helmRequirement = regexp.MustCompile(`(?m)^\s*helm\.sh/helm/v4 (v\S+)`)
 func (b *build) nodeTargets() ([]target, error) {
 	kube := b.version["k8s.io/kubernetes"]
 	var targets []target
-	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", kubectlName} {
+	for _, name := range []string{controllerManagerName, "kube-scheduler", "kube-proxy", "kubelet", kubectlName} {
 		targets = append(targets, target{
 			name: name, pkg: "k8s.io/kubernetes/cmd/" + name, version: kube,
 			flags: versionFlags(kube), takes: "about a minute",

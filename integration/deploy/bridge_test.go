@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -75,9 +76,14 @@ func (c *cluster) runs(t *testing.T, m manifests) {
 	free := must.Get(port.Free())(t)
 	address := "127.0.0.1:" + strconv.Itoa(free)
 	nats := rig.NATSForTest(t, nil)
-	config := file(t, m.configuration(t), "nats://nats.nats.svc:4222", nats.URL(), "listen: :8080", "listen: "+address)
+	text := strings.ReplaceAll(m.configuration(t), `":8080"`, ":8080")
+	config := file(t, text, "nats://nats.nats.svc:4222", nats.URL(), "listen: :8080", "listen: "+address)
 	pod := m.pod(t)
 	container := pod.Spec.Containers[0]
+	if container.Args[0] == "replicate" { // it waits for a log
+		must.Get(nats.Connect(t).CreateStream(t.Context(),
+			jetstream.StreamConfig{Name: "KUBERNETES", Subjects: []string{"k8s.>"}}))(t)
+	}
 	var args []string
 	for _, a := range container.Args {
 		args = append(args, strings.ReplaceAll(a, "/etc/kube-eventbridge/bridge.yaml", config))

@@ -76,6 +76,7 @@ func TestManifests(t *testing.T) {
 	}
 	for name, test := range map[string]func(*testing.T, *cluster){
 		"of the chart": ofTheChart, "of kustomize": ofKustomize, "for two namespaces": forTwoNamespaces,
+		"of replicas": ofReplicas,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -35,8 +35,7 @@ config:
 
 func forTwoNamespaces(t *testing.T, c *cluster) {
 	t.Run("with the values that rbac prints", func(t *testing.T) {
-		config := file(t, mustChart(t, "read", inNamespaces+"rbac: {create: false}\n").configuration(t))
-		allowsWhatIsNeeded(t, mustChart(t, "read", inNamespaces+command(t, "rbac", "--config", config, "--helm-values")))
+		allowsWhatIsNeeded(t, mustChart(t, "read", withRules(t, inNamespaces)))
 	})
 	t.Run("as one of two", func(t *testing.T) {
 		const replicas = "  leaderElection: {resourceNamespace: web}\nreplicas: 2\n"
@@ -56,6 +55,13 @@ func forTwoNamespaces(t *testing.T, c *cluster) {
 	})
 }
 
+// withRules returns values with the rules that rbac prints for their configuration.
+func withRules(t *testing.T, values string) string {
+	t.Helper()
+	config := file(t, mustChart(t, "read", values+"rbac: {create: false}\n").configuration(t))
+	return values + command(t, "rbac", "--config", config, "--helm-values")
+}
+
 // rewritten is the overlay for NATS with a configuration of one's own, and the permissions that rbac prints for it.
 func rewritten(t *testing.T, config string) manifests {
 	t.Helper()
@@ -65,7 +71,7 @@ func rewritten(t *testing.T, config string) manifests {
 	require.NoError(t, os.WriteFile(bridge, []byte(config), 0o600))
 	roles := command(t, "rbac", "--config", bridge,
 		"--service-account", "kube-eventbridge", "--service-account-namespace", "kube-eventbridge")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "base", "rbac.yaml"), []byte(roles), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlays", "nats", "rbac.yaml"), []byte(roles), 0o600))
 	return kustomize(t, filepath.Join(dir, "overlays", "nats"))
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -143,19 +145,36 @@ func into[T any](t *testing.T, o *unstructured.Unstructured) *T {
 	return out
 }
 
-// allowed is what a role or a binding says, without what its objects are called.
+// allowed is what a role or a binding says, without what its objects are called: each verb by itself.
 func allowed(t *testing.T, o *unstructured.Unstructured) string {
 	t.Helper()
+	var lines []string
+	role := &unstructured.Unstructured{Object: map[string]any{"rules": o.Object["rules"]}}
+	for _, r := range into[rbacv1.Role](t, role).Rules {
+		names := r.ResourceNames
+		if names == nil {
+			names = []string{"*"}
+		}
+		for _, resource := range r.Resources {
+			for _, name := range names {
+				for _, verb := range r.Verbs {
+					lines = append(lines, strings.Join([]string{strings.Join(r.APIGroups, ","), resource, name, verb}, " "))
+				}
+			}
+		}
+	}
+	slices.Sort(lines)
 	text, err := sigyaml.Marshal(map[string]any{
-		"namespace": o.GetNamespace(), "rules": o.Object["rules"],
-		"subjects": o.Object["subjects"],
+		"namespace": o.GetNamespace(), "rules": lines, "subjects": o.Object["subjects"],
 	})
 	require.NoError(t, err)
 	return string(text)
 }
 
 // overlays are the repository's, and the kinds of their workloads.
-var overlays = map[string]string{"nats": "Deployment", "kafka": "Deployment", "embedded": "StatefulSet"}
+var overlays = map[string]string{
+	"nats": "Deployment", "kafka": "Deployment", "replica": "Deployment", "embedded": "StatefulSet",
+}
 
 func ofKustomize(t *testing.T, c *cluster) {
 	for name, kind := range overlays {
@@ -173,6 +192,11 @@ func ofKustomize(t *testing.T, c *cluster) {
 		pod.Spec.Containers[0].SecurityContext = nil
 		err := c.create(t, pod)
 		assert.True(t, err != nil && strings.Contains(err.Error(), "restricted"), "got %v", err)
+	})
+	t.Run("a replica runs", func(t *testing.T) {
+		m := overlay(t, "replica")
+		assert.Equal(t, "replicate", m.pod(t).Spec.Containers[0].Args[0])
+		c.runs(t, m)
 	})
 	t.Run("for two namespaces", func(t *testing.T) {
 		m := rewritten(t, mustChart(t, "kube-eventbridge", inNamespaces+"rbac: {create: false}\n").configuration(t))

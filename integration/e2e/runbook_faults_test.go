@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,66 +32,66 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 	e.ready(2)
 
 	good := must.Get(os.ReadFile(r.config))(t)
-	e.during(func() {
+	e.During(func() {
 		require.NoError(t, os.WriteFile(r.config, []byte("pipelines: none\n"), 0o600))
-		e.told("config_last_reload_successful", func(v float64) bool { return v == 0 })
-		e.hold(5)
+		e.Told("config_last_reload_successful", func(v float64) bool { return v == 0 })
+		e.Hold(5)
 	}, func() {
 		require.NoError(t, os.WriteFile(r.config, good, 0o600))
-		e.told("config_last_reload_successful", func(v float64) bool { return v == 1 })
-		e.hold(1)
+		e.Told("config_last_reload_successful", func(v float64) bool { return v == 1 })
+		e.Hold(1)
 	}, "KubeEventbridgeReloadRefused")
 
-	e.during(func() {
+	e.During(func() {
 		r.large("too-large", 1<<20)
-		e.told("publish_failures_total", func(v float64) bool { return v > 0 })
+		e.Told("publish_failures_total", func(v float64) bool { return v > 0 })
 		e.ready(5)
-	}, func() { e.hold(35) }, "KubeEventbridgeRefused")
+	}, func() { e.Hold(35) }, "KubeEventbridgeRefused")
 
-	e.during(func() {
+	e.During(func() {
 		r.limit(0)
 		r.configMap("default", "waits", nil)
-		e.grows(5, 8, "publish_retries_total") // in every window that the rule looks at
+		e.Grows(5, 8, "publish_retries_total") // in every window that the rule looks at
 	}, func() {
 		r.limit(-1)
 		e.ready(12)
 	}, "KubeEventbridgeRetrying")
 
 	r.configMap("default", "saved", nil)
-	e.told("checkpoint_age_seconds", func(v float64) bool { return v < 2 })
-	e.hold(1)
-	e.during(func() {
+	e.Told("checkpoint_age_seconds", func(v float64) bool { return v < 2 })
+	e.Hold(1)
+	e.During(func() {
 		elsewhere.stop()
 		r.configMap("default", "unsaved", nil)
-		e.told("checkpoint_age_seconds", func(v float64) bool { return v > 5 })
-		e.hold(12)
+		e.Told("checkpoint_age_seconds", func(v float64) bool { return v > 5 })
+		e.Hold(12)
 	}, func() {
 		elsewhere.start()
-		e.told("checkpoint_age_seconds", func(v float64) bool { return v < 5 })
-		e.hold(1)
+		e.Told("checkpoint_age_seconds", func(v float64) bool { return v < 5 })
+		e.Hold(1)
 	}, "KubeEventbridgeNotCommitting")
 
 	backup := filepath.Join(t.TempDir(), "backup")
 	require.NoError(t, r.api.Snapshot(t.Context(), backup))
-	e.during(func() {
+	e.During(func() {
 		r.configMap("default", "undone", nil)
 		r.awaitStory("default/undone", "added")
 		require.NoError(t, r.api.Restore(context.WithoutCancel(t.Context()), backup, false))
-		e.told("histories_total", func(v float64) bool { return v > 0 })
+		e.Told("histories_total", func(v float64) bool { return v > 0 })
 		e.ready(3)
-	}, func() { e.hold(130) }, "KubeEventbridgeHistoryRestored")
-	e.also("KubeEventbridgeGap", "KubeEventbridgeRefused") // everything is published again
+	}, func() { e.Hold(130) }, "KubeEventbridgeHistoryRestored")
+	e.Also("KubeEventbridgeGap", "KubeEventbridgeRefused") // everything is published again
 
 	must.Get(r.js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "QUEUE", Subjects: []string{"queue.>"}, Retention: jetstream.WorkQueuePolicy, // consumers remove events
 	}))(t)
-	e.during(func() {
+	e.During(func() {
 		replaced(t, r.config, r.config, "pipelines:\n", fmt.Sprintf("pipelines:\n  - name: other\n"+
 			"    resources: [{resource: secrets, namespaces: [default]}]\n"+
 			"    sink: {nats: {servers: [%q], stream: QUEUE, subject: \"queue.{resource}.{namespace}.{name}\"}}\n",
 			r.broker.url()))
-		e.told("pipeline_ended", func(v float64) bool { return v == 1 })
-		e.hold(5)
+		e.Told("pipeline_ended", func(v float64) bool { return v == 1 })
+		e.Hold(5)
 		r.configMap("default", "goes-on", nil)
 		r.awaitStory("default/goes-on", "added")
 	}, func() {
@@ -100,7 +99,7 @@ func TestRunbook_alerts_fire_on_what_the_bridge_cannot_help(t *testing.T) {
 		replaced(t, r.config, r.config, "stream: QUEUE", "stream: OTHER")
 		e.ready(5)
 	}, "KubeEventbridgePipelineEnded")
-	e.judge()
+	e.Judge()
 }
 
 // Faults of who leads.
@@ -112,17 +111,17 @@ func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 	r.elect()
 	all := r.replicas(2)
 	e := newEyes(r, nil)
-	e.servers = map[string]string{"a": all[0].server, "b": all[1].server}
+	e.Servers = map[string]string{"a": all[0].server, "b": all[1].server}
 	first, configured := leader(t, all, nil), r.server
 	r.server = first.server
 	e.ready(2)
 
 	leases := r.kube.CoordinationV1().Leases("default")
-	e.during(func() {
+	e.During(func() {
 		stranger := []byte(`{"spec":{"holderIdentity":"a-stranger","leaseDurationSeconds":3600}}`)
 		must.Get(leases.Patch(t.Context(), "kube-eventbridge", types.MergePatchType, stranger, metav1.PatchOptions{}))(t)
 		e.eventually("the leader to see that", func() bool { return !first.leads() })
-		e.hold(5)
+		e.Hold(5)
 	}, func() {
 		require.NoError(t, leases.Delete(t.Context(), "kube-eventbridge", metav1.DeleteOptions{}))
 		r.server = leader(t, all, nil).server
@@ -131,27 +130,17 @@ func TestRunbook_alerts_fire_on_faults_of_replicas(t *testing.T) {
 
 	replaced(t, r.config, r.config, "cluster: e2e", "cluster: other", "leaderElection: {",
 		"leaderElection: {resourceName: another, ", "checkpoint: {nats: {}}", "checkpoint: {nats: {bucket: other}}")
-	e.during(func() {
+	e.During(func() {
 		r.server = configured
 		stray := r.replica()
-		e.servers["c"] = stray.server
+		e.Servers["c"] = stray.server
 		leader(t, []*replica{stray}, nil)
 		r.server = stray.server
 		e.ready(6)
 		stray.stop()
-		delete(e.servers, "c")
-	}, func() { e.hold(12) }, "KubeEventbridgeSeveralLead") // for five minutes the last that was seen of it counts
-	e.judge()
-}
-
-// most is the largest value that any instance has for a metric.
-func (e *eyes) most(name string) (most float64) {
-	for _, s := range e.scrape() {
-		if s.labels.Get(model.MetricNameLabel) == "kube_eventbridge_"+name {
-			most = max(most, s.value)
-		}
-	}
-	return most
+		delete(e.Servers, "c")
+	}, func() { e.Hold(12) }, "KubeEventbridgeSeveralLead") // for five minutes the last that was seen of it counts
+	e.Judge()
 }
 
 // Faults of what the API server remembers: history that it has no more, and another one that only an audit finds.
@@ -166,13 +155,13 @@ func TestRunbook_alerts_fire_on_history_that_is_lost_or_another(t *testing.T) {
 	}
 	r.run()
 	e.ready(2)
-	e.during(func() { e.forget() }, func() { e.hold(35) }, "KubeEventbridgeGap")
+	e.During(func() { e.forget() }, func() { e.Hold(35) }, "KubeEventbridgeGap")
 
 	backup := filepath.Join(t.TempDir(), "backup")
 	require.NoError(t, r.api.Snapshot(t.Context(), backup))
-	e.during(func() { e.revive(backup) }, func() { e.hold(125) }, "KubeEventbridgeAuditDifferences")
-	e.also("KubeEventbridgeGap", "KubeEventbridgeHistoryRestored")
-	e.judge()
+	e.During(func() { e.revive(backup) }, func() { e.Hold(125) }, "KubeEventbridgeAuditDifferences")
+	e.Also("KubeEventbridgeGap", "KubeEventbridgeHistoryRestored")
+	e.Judge()
 }
 
 // forget has the API server, and etcd, forget what the bridge has not read.
@@ -185,7 +174,7 @@ func (e *eyes) forget() {
 	require.NoError(e.t, e.api.Compact(context.WithoutCancel(e.t.Context())))
 	require.NoError(e.t, e.api.StartAPIServer(context.WithoutCancel(e.t.Context())))
 	e.run()
-	e.told("gaps_total", func(v float64) bool { return v == 1 })
+	e.Told("gaps_total", func(v float64) bool { return v == 1 })
 	e.ready(10)
 	log := e.awaitStory("default/changes", "added updated")
 	if n := count(log, "gap"); n != 1 || log[len(log)-1].rv != last.ResourceVersion {
@@ -208,7 +197,7 @@ func (e *eyes) revive(backup string) {
 	e.ready(5)
 	e.configMap("default", "next", nil) // an audit says nothing of what is newer than the position: this moves it
 	e.configMap("default", "last", nil)
-	e.told("audit_differences_total", func(v float64) bool { return v == 1 })
+	e.Told("audit_differences_total", func(v float64) bool { return v == 1 })
 	e.awaitStory("default/goes", "added deleted added")
 	e.ready(5)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/browser"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	pipeline "github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -94,7 +95,7 @@ func TestStatus_says_at_once_that_the_broker_is_away_and_that_it_is_back(t *test
 
 func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
 	rig.Parallel(t, rig.All)
-	b := newBrowser(t)
+	b := browser.New(t)
 	r := newRig(t, everyday)
 	shortenPath(r)
 	r.run()
@@ -102,55 +103,55 @@ func TestStatusPage_keeps_itself_up_to_date_for_everybody(t *testing.T) {
 	for i := range 40 {
 		r.configMap("default", fmt.Sprintf("settings-%d", i), nil)
 	}
-	b.scheme("light")
-	b.do(chromedp.EmulateViewport(1200, 860), chromedp.Navigate("http://"+r.server+"/"))
-	b.until("the verdict", func() bool { return strings.Contains(b.text(), well) })
-	born := eval[float64](b, "window.born = performance.timeOrigin")
+	b.Scheme("light")
+	b.Do(chromedp.EmulateViewport(1200, 860), chromedp.Navigate("http://"+r.server+"/"))
+	b.Until("the verdict", func() bool { return strings.Contains(b.Text(), well) })
+	born := browser.Eval[float64](b, "window.born = performance.timeOrigin")
 	for _, want := range []string{"test", "configmaps.v1", "stream KUBERNETES", "broker", "checkpoint", "Filter streams"} {
-		assert.Contains(t, b.text(), want, "the page lacks")
+		assert.Contains(t, b.Text(), want, "the page lacks")
 	}
-	looksWell(t, b, "light")
-	b.shot("status-light")
-	b.scheme("dark")
-	looksWell(t, b, "dark")
-	b.shot("status-dark")
-	b.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
-	looksWell(t, b, "dark on a phone")
-	b.scheme("light")
-	looksWell(t, b, "light on a phone")
-	b.shot("status-phone")
-	b.do(chromedp.EmulateViewport(1200, 860))
+	b.LooksWell("light")
+	b.Shot("status-light")
+	b.Scheme("dark")
+	b.LooksWell("dark")
+	b.Shot("status-dark")
+	b.Do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
+	b.LooksWell("dark on a phone")
+	b.Scheme("light")
+	b.LooksWell("light on a phone")
+	b.Shot("status-phone")
+	b.Do(chromedp.EmulateViewport(1200, 860))
 
 	r.broker.stop()
-	b.until("the problem", func() bool {
-		return strings.Contains(b.text(), "The broker is away: 20 of 20 streams watched") &&
-			strings.Contains(b.text(), "Start the broker")
+	b.Until("the problem", func() bool {
+		return strings.Contains(b.Text(), "The broker is away: 20 of 20 streams watched") &&
+			strings.Contains(b.Text(), "Start the broker")
 	})
-	looksWell(t, b, "with a problem")
-	b.shot("status-broker-away")
-	b.scheme("dark")
-	looksWell(t, b, "dark with a problem")
-	b.scheme("light")
+	b.LooksWell("with a problem")
+	b.Shot("status-broker-away")
+	b.Scheme("dark")
+	b.LooksWell("dark with a problem")
+	b.Scheme("light")
 	r.broker.start()
-	b.until("the end of the problem", func() bool {
-		return strings.Contains(b.text(), well) && !strings.Contains(b.text(), "Start the broker")
+	b.Until("the end of the problem", func() bool {
+		return strings.Contains(b.Text(), well) && !strings.Contains(b.Text(), "Start the broker")
 	})
-	now := eval[float64](b, "window.born || 0")
+	now := browser.Eval[float64](b, "window.born || 0")
 	assert.True(t, now == born, "the page was loaded again")
 	sortsAndFilters(t, b)
-	complaints, hosts := b.heardOf()
+	complaints, hosts := b.Heard()
 	assert.True(t, len(complaints) <= 0 && len(hosts) == 1 && hosts[0] == r.server,
 		"the browser complains of %q, and was at %q", complaints, hosts)
 
 	r.bridge.stop()
-	b.until("the loss", func() bool {
-		return strings.Contains(b.text(), "Connection to the bridge lost") && strings.Contains(b.text(), "Last seen")
+	b.Until("the loss", func() bool {
+		return strings.Contains(b.Text(), "Connection to the bridge lost") && strings.Contains(b.Text(), "Last seen")
 	})
-	looksWell(t, b, "without a bridge")
+	b.LooksWell("without a bridge")
 	r.run()
-	b.until("the bridge", func() bool {
-		return strings.Contains(b.text(), well) &&
-			!strings.Contains(b.text(), "Last seen")
+	b.Until("the bridge", func() bool {
+		return strings.Contains(b.Text(), well) &&
+			!strings.Contains(b.Text(), "Last seen")
 	})
 }
 
@@ -165,57 +166,24 @@ func shortenPath(r *fixture) {
 }
 
 // sortsAndFilters leaves the page as it was, but for the order.
-func sortsAndFilters(t *testing.T, b *browser) {
+func sortsAndFilters(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	const names = `[...document.querySelectorAll("tbody tr:not([hidden]) th span:first-child")].map((n) => ` +
 		`n.textContent).join(" ")`
-	b.do(chromedp.SendKeys("#filter-text", "apps"))
-	b.until("the filtered streams", func() bool {
-		return eval[string](b, names) == "daemonsets.v1.apps deployments.v1.apps replicasets.v1.apps statefulsets.v1.apps"
+	b.Do(chromedp.SendKeys("#filter-text", "apps"))
+	b.Until("the filtered streams", func() bool {
+		return browser.Eval[string](b, names) == "daemonsets.v1.apps deployments.v1.apps replicasets.v1.apps statefulsets.v1.apps"
 	})
-	b.do(chromedp.Focus(`th[data-key=name] button`), chromedp.KeyEvent("\r"), chromedp.KeyEvent("\r"))
-	b.until("the sorted streams", func() bool {
-		return eval[string](b, names) == "statefulsets.v1.apps replicasets.v1.apps deployments.v1.apps daemonsets.v1.apps"
+	b.Do(chromedp.Focus(`th[data-key=name] button`), chromedp.KeyEvent("\r"), chromedp.KeyEvent("\r"))
+	b.Until("the sorted streams", func() bool {
+		return browser.Eval[string](b, names) == "statefulsets.v1.apps replicasets.v1.apps deployments.v1.apps daemonsets.v1.apps"
 	})
 	assert.Equal(t, "descending",
-		eval[string](b, `document.querySelector("th[data-key=name]").getAttribute("aria-sort")`), "aria-sort")
-	eval[bool](b,
+		browser.Eval[string](b, `document.querySelector("th[data-key=name]").getAttribute("aria-sort")`), "aria-sort")
+	browser.Eval[bool](b,
 		`{ const f = document.getElementById("filter-text"); f.value = ""; f.dispatchEvent(new Event("input")) }`)
-	n := eval[int](b, `document.querySelectorAll("tbody tr:not([hidden])").length`)
+	n := browser.Eval[int](b, `document.querySelectorAll("tbody tr:not([hidden])").length`)
 	assert.Equal(t, 20, n, "without a filter there are %d rows", n)
-}
-
-// contrast returns the worst contrast between a text that is seen and what is behind it, with the text.
-const contrast = `(() => {
-  const parse = (c) => c.match(/[\d.]+/g).map(Number);
-  const light = ([r, g, b]) => { const f = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
-  const behind = (n) => { for (; n; n = n.parentElement) { const c = parse(getComputedStyle(n).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
-  let worst = { ratio: 99, text: "" };
-  for (const n of document.querySelectorAll("body *")) {
-    if (!n.checkVisibility() || ![...n.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim())) continue;
-    const a = light(parse(getComputedStyle(n).color)), b = light(behind(n));
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < worst.ratio) worst = { ratio, text: n.textContent.trim().slice(0, 40), ground: getComputedStyle(document.body).backgroundColor };
-  }
-  return worst;
-})()`
-
-type legibility struct {
-	Ratio        float64
-	Text, Ground string
-}
-
-// looksWell checks that everything can be read, and nothing has to be pushed aside for it.
-func looksWell(t *testing.T, b *browser, how string) {
-	t.Helper()
-	worst := eval[legibility](b, contrast)
-	assert.True(t, worst.Ratio >= 4.5 && worst.Ratio != 99,
-		"%s: %q has a contrast of %.2f", how, worst.Text, worst.Ratio)
-	assert.Equal(t, (worst.Ground == "rgb(20, 23, 28)"), strings.HasPrefix(how, "dark"),
-		"%s: the ground is %s", how, worst.Ground)
-	size := eval[[]int](b, "[document.documentElement.scrollWidth, innerWidth]")
-	assert.True(t, size[0] <= size[1] && (!strings.HasSuffix(how, "phone") || size[1] == 360),
-		"%s: the page is %d wide and the window %d", how, size[0], size[1])
 }
 
 // What a cluster's names and errors bring is text on the page, whatever it looks like.
@@ -243,6 +211,10 @@ func TestStatusPage_shows_names_and_errors_as_text(t *testing.T) {
 				LastRejection: &status.Rejection{At: now, Object: evil, Text: evil},
 			}},
 		}},
+		Replicas: []status.Replica{{
+			Name: evil, Cluster: evil, Pipeline: evil, Into: evil, State: status.ReplicaHeld, Reason: evil,
+			Writes: []status.Writes{{Result: evil}}, Parked: []status.Parked{{Reason: evil, First: []string{evil}}},
+		}},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, asked *http.Request) {
 		if asked.URL.Path == status.Path {
@@ -252,13 +224,13 @@ func TestStatusPage_shows_names_and_errors_as_text(t *testing.T) {
 		page.ServeHTTP(w, asked)
 	}))
 	defer server.Close()
-	b := newBrowser(t)
-	b.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile), chromedp.Navigate(server.URL))
-	b.until("the text", func() bool { return strings.Count(b.text(), "<img src=x") >= 10 })
-	looksWell(t, b, "on a phone")
-	complaints, _ := b.heardOf()
-	if n := eval[int](b, `document.querySelectorAll("img, script:not(:last-of-type)").length`); n > 0 ||
-		eval[bool](b, "!!window.hit") || len(complaints) > 0 {
+	b := browser.New(t)
+	b.Do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile), chromedp.Navigate(server.URL))
+	b.Until("the text", func() bool { return strings.Count(b.Text(), "<img src=x") >= 18 })
+	b.LooksWell("on a phone")
+	complaints, _ := b.Heard()
+	if n := browser.Eval[int](b, `document.querySelectorAll("img, script:not(:last-of-type)").length`); n > 0 ||
+		browser.Eval[bool](b, "!!window.hit") || len(complaints) > 0 {
 		t.Errorf("what came was run: %d elements, %q", n, complaints)
 	}
 }

@@ -79,10 +79,8 @@ func TestValidate_asks_the_cluster_and_NATS_and_changes_nothing(t *testing.T) {
 	as()
 	const granted = "; kube-eventbridge rbac prints the roles that allow it"
 	r.validates(2, `kubernetes: identify the cluster by the namespace kube-system: .* is forbidden: .*`+granted,
-		`pipelines\[0\].resources\[0\]: the user of the kubeconfig may not list secrets in all namespaces`+granted,
-		`pipelines\[0\].resources\[0\]: the user of the kubeconfig may not watch secrets in all namespaces`+granted,
-		`pipelines\[0\].resources\[1\]: the user of the kubeconfig may not list configmaps in namespace default`+granted,
-		`pipelines\[0\].resources\[1\]: the user of the kubeconfig may not watch configmaps in namespace default`+granted)
+		`pipelines\[0\].resources\[0\]: the user of the kubeconfig may not list, watch secrets in all namespaces`+granted,
+		`pipelines\[0\].resources\[1\]: the user of the kubeconfig may not list, watch configmaps in namespace default`+granted)
 	r.apply(r.rolesFor("bridge", "bridge"))
 	r.validates(0)
 

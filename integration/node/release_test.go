@@ -41,6 +41,7 @@ type release struct {
 	chart     string
 	values    map[string]any // those of the chart, which a test may change
 	nats      *rig.NATS
+	broker    string // its URL, as Pods reach it
 	log       rig.Log
 }
 
@@ -51,13 +52,13 @@ func (c *cluster) newRelease(t *testing.T, namespace string) *release {
 	namespace = fmt.Sprintf("%s-%d", namespace, c.releases.Add(1)) // a test may run several times
 	r := &release{cluster: c, t: t, namespace: namespace, chart: chartDir(root)}
 	r.nats = rig.NATSForTest(t, func(o *server.Options) { o.Host = address })
-	url := "nats://" + net.JoinHostPort(address, strconv.Itoa(r.nats.Options().Port))
-	conn := must.Get(nats.Connect(url))(t)
+	r.broker = "nats://" + net.JoinHostPort(address, strconv.Itoa(r.nats.Options().Port))
+	conn := must.Get(nats.Connect(r.broker))(t)
 	t.Cleanup(conn.Close)
 	js := must.Get(jetstream.New(conn))(t)
 	r.log = rig.NATSLog(js, "KUBERNETES")
 	text := must.Get(os.ReadFile(filepath.Join(r.chart, "values.yaml")))(t)
-	require.NoError(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(url)),
+	require.NoError(t, sigyaml.Unmarshal(bytes.ReplaceAll(text, []byte("nats://nats.nats.svc:4222"), []byte(r.broker)),
 		&r.values))
 	must.Get(c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},

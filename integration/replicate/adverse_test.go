@@ -79,6 +79,7 @@ func TestReplica_of_a_log_that_is_written_by_hand(t *testing.T) {
 		"a namespace that ends and comes back":              namespaceComesBack,
 		"a resync prunes what it does not tell":             resyncPrunes,
 		"a log that is replaced is read from its beginning": logReplaced,
+		"a copy goes if what has its name is left out":      leftOutHasName,
 		"a late write of another process is undone":         lateWrite,
 		"a comparison tells what a replica would do":        comparison,
 		"a gap holds all, and a restart too":                gapHolds,
@@ -209,6 +210,25 @@ func logReplaced(w *written) {
 	assert.Equal(w.t, "a=1 b=1 c=1", values(w.t, w.to, w.ns))
 }
 
+func leftOutHasName(w *written) {
+	w.log.Append(is(w.ns, "a", "1", 1, 10), is(w.ns, "b", "1", 1, 11))
+	r, _ := w.run(nil)
+	awaitValues(w.t, w.to, w.ns, "a=1 b=1")
+	settled(w.t, r)
+	for i, name := range []string{"a", "b"} {
+		e := is(w.ns, name, "2", 1, uint64(20+i))
+		if name == "a" {
+			e.UID = "another"
+		}
+		e.Data = fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":%q,"uid":%q,`+
+			`"ownerReferences":[{"apiVersion":"v1","kind":"Owner","name":"o","uid":"u","controller":true}]}}`, name, w.ns, e.UID)
+		w.log.Append(e)
+	}
+	awaitValues(w.t, w.to, w.ns, "b=1")
+	parked(w.t, r, "left-out", 2)
+	assert.Empty(w.t, w.compared(nil))
+}
+
 // copyOf is what a replica writes.
 func (w *written) copyOf(name, value string, version uint64) *corev1.ConfigMap {
 	m := configMap(name, value)
@@ -234,7 +254,7 @@ func lateWrite(w *written) {
 	}
 	rig.Poll(w.t, "the newest state", func() (bool, string) {
 		got := values(w.t, w.to, w.ns)
-		return got == "b=2", got + fmt.Sprint(r.Waiting())
+		return got == "b=2", got + fmt.Sprint(r.Waiting(100))
 	})
 }
 
@@ -307,7 +327,7 @@ func TestReplica_of_a_resource_that_the_target_serves_at_times(t *testing.T) {
 		made := func() {
 			rig.Poll(t, "a widget in "+version, func() (bool, string) {
 				_, err := widgets.Get(t.Context(), "w", metav1.GetOptions{})
-				return err == nil, fmt.Sprint(err, r.Waiting())
+				return err == nil, fmt.Sprint(err, r.Waiting(100))
 			})
 		}
 		made()

@@ -19,9 +19,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-// replicaFile writes a file with a replica of the ConfigMaps of a namespace, and returns its path and the address of
+// replicaFile writes a file with a replica of the ConfigMaps of namespace shop, and returns its path and the address of
 // the process's server.
-func (c *clusters) replicaFile(ns, more string) (path, server string) {
+func (c *clusters) replicaFile(more string) (path, server string) {
 	c.t.Helper()
 	dir := c.t.TempDir()
 	kubeconfig := must.Get(c.target.Kubeconfig(dir))(c.t)
@@ -32,11 +32,11 @@ cluster: west
 kubernetes: {kubeconfig: %q}
 server: {listen: %q, admin: ""}
 replicas:
-  - name: %s
+  - name: shop
     from: {cluster: east, pipeline: audit, %s}
-    resources: [{resource: configmaps, namespaces: [%s]}]
+    resources: [{resource: configmaps, namespaces: [shop]}]
     %s
-`, kubeconfig, server, ns, c.log, ns, more), 0o600))
+`, kubeconfig, server, c.log, more), 0o600))
 	return path, server
 }
 
@@ -68,7 +68,7 @@ func TestCommand_keeps_a_namespace_through_kills(t *testing.T) {
 
 func keepsThroughKills(c *clusters) {
 	t := c.t
-	path, server := c.replicaFile("shop", "")
+	path, server := c.replicaFile("")
 
 	code, out := c.command("replicate", "--config", path, "--dry-run")
 	assert.Equal(t, 1, code, out)
@@ -101,7 +101,7 @@ func TestValidate_says_that_a_log_has_no_whole_objects(t *testing.T) {
 	c.both("shop")
 	create(t, c.from, "shop", "a=1")
 	c.logged("a", "added")
-	path, _ := c.replicaFile("shop", "")
+	path, _ := c.replicaFile("")
 	code, out := c.command("validate", "--config", path, "--cluster")
 	assert.Equal(t, 2, code, out)
 	assert.Contains(t, out, "replicas[0].resources[0].resource: the log's newest events of configmaps have no whole object")
@@ -146,5 +146,13 @@ replicas:
 	code, out := c.command("replicate", "status", "--server", server)
 	assert.Equal(t, 0, code, out)
 	assert.Contains(t, out, "copy: 1 object", out)
+	code, out = c.command("status", "--server", server)
+	assert.Equal(t, 0, code, out)
+	assert.Contains(t, out, "The stream is live, and the replica runs\n", out)
+	assert.Regexp(t, `copy +north/both +north +running +yes`, out)
+	for _, path := range []string{"/resync", "/replicas/resume"} {
+		assert.Equal(t, 403, c.post(server, path, "cross-site"), path)
+		assert.Less(t, c.post(server, path, "same-origin"), 300, path)
+	}
 	b.Stops()
 }

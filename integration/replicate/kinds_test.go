@@ -498,7 +498,7 @@ func (k *kinds) same(r *replica.Replica, what string) {
 		}
 		s, _ := r.Status()
 		return len(different) == 0 && s.Pending == 0,
-			fmt.Sprintf("%d differ:\n%s\n%+v\n%+v", len(different), strings.Join(different, "\n"), s, r.Waiting())
+			fmt.Sprintf("%d differ:\n%s\n%+v\n%+v", len(different), strings.Join(different, "\n"), s, r.Waiting(100))
 	})
 }
 
@@ -539,6 +539,6 @@ func (k *kinds) gone(r *replica.Replica) {
 				left = append(left, fmt.Sprintf("%s: source %v, target %v", id, err, there))
 			}
 		}
-		return len(left) == 0, fmt.Sprintf("%s\n%+v", strings.Join(left, "\n"), r.Waiting())
+		return len(left) == 0, fmt.Sprintf("%s\n%+v", strings.Join(left, "\n"), r.Waiting(100))
 	})
 }

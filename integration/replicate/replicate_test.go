@@ -112,10 +112,10 @@ func (c *clusters) configMaps(ns string, change func(*replica.Config)) (*replica
 func yields(c *clusters, ns string) {
 	c.both(ns)
 	create(c.t, c.from, ns, "a=1")
-	r, _ := c.configMaps(ns, nil)
+	r, stop := c.configMaps(ns, nil)
 	awaitValues(c.t, c.to, ns, "a=1")
 	create(c.t, c.to, ns, "a=theirs")
-	settled(c.t, r)
+	parked(c.t, r, "conflict", 1)
 	_, err := c.from.CoreV1().ConfigMaps(ns).Patch(c.t.Context(), "a", types.MergePatchType,
 		[]byte(`{"data":{"value":"2","other":"x"}}`), metav1.PatchOptions{})
 	require.NoError(c.t, err)
@@ -123,7 +123,12 @@ func yields(c *clusters, ns string) {
 		got, err := c.to.CoreV1().ConfigMaps(ns).Get(c.t.Context(), "a", metav1.GetOptions{})
 		return err == nil && got.Data["other"] == "x" && got.Data["value"] == "theirs", fmt.Sprint(got.Data, err)
 	})
-	settled(c.t, r)
+	stop()
+	r, _ = c.configMaps(ns, nil)
+	parked(c.t, r, "conflict", 1)
+	assert.Contains(c.t, r.Waiting(1)[0].Detail, "other managers have .data.value")
+	create(c.t, c.to, ns, "a=2")
+	parked(c.t, r, "conflict", 0)
 }
 
 func refuses(c *clusters, ns string) {

@@ -3,6 +3,7 @@
 package replicate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -45,6 +46,8 @@ type clusters struct {
 	sink, log string
 	// kept is what the events have of what is removed from objects otherwise.
 	kept string
+	// name is the source's; empty is east.
+	name string
 	// servers say how the two control planes run.
 	servers [2]controlplane.Config
 }
@@ -117,21 +120,24 @@ func (c *clusters) in(t *testing.T) *clusters {
 	return &part
 }
 
+// cluster is the source's name.
+func (c *clusters) cluster() string { return cmp.Or(c.name, "east") }
+
 // replicaConfig returns a replica, to be changed by a test.
 func (c *clusters) replicaConfig(name string, entries ...selection.Entry) replica.Config {
 	c.t.Helper()
 	for i := range entries {
 		rules := entries[i].Rules.Config
-		rules.Replica = name
+		rules.Replica, rules.Cluster = name, c.cluster()
 		entries[i].Rules = must.Get(clean.New(rules))(c.t)
 	}
 	return replica.Config{
-		Name: name, Cluster: "east", Pipeline: "audit",
+		Name: name, Cluster: c.cluster(), Pipeline: "audit",
 		OpenLog: func(bool) (replica.Log, error) {
 			return natslog.Connect(natslog.Config{
 				Servers: []string{c.nats.URL()}, Stream: "KUBERNETES", SubjectPerObject: true, Durable: name, Wait: true,
-				Subjects: []string{"k8s.east.>"},
-				Whole:    []string{"k8s.east.*.*._._gap", "k8s.east.*.*._._resync"},
+				Subjects: []string{"k8s." + c.cluster() + ".>"},
+				Whole:    []string{"k8s." + c.cluster() + ".*.*._._gap", "k8s." + c.cluster() + ".*.*._._resync"},
 				Notice:   func(line string) { c.t.Log("log: " + line) },
 			})
 		},
@@ -217,7 +223,7 @@ func parked(t *testing.T, r *replica.Replica, reason plan.Reason, n int) {
 	t.Helper()
 	rig.Poll(t, fmt.Sprintf("%d objects that wait: %s", n, reason), func() (bool, string) {
 		s, _ := r.Status()
-		return s.Parked[reason] == n && s.Pending == 0, fmt.Sprintf("%+v %+v", s, r.Waiting())
+		return s.Parked[reason] == n && s.Pending == 0, fmt.Sprintf("%+v %+v", s, r.Waiting(100))
 	})
 }
 
@@ -245,6 +251,11 @@ func awaitValues(t *testing.T, client kubernetes.Interface, ns, want string) {
 		got := values(t, client, ns)
 		return got == want, got
 	})
+}
+
+// reported returns which objects wait, without those that are never replicated.
+func reported(r *replica.Replica) []replica.Waiting {
+	return slices.DeleteFunc(r.Waiting(1000), func(w replica.Waiting) bool { return w.Reason == "left-out" })
 }
 
 // settled waits until a replica has nothing to do.

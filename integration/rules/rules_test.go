@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/monitoring"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 )
 
 // cases are series in promtool's notation, a value each half minute: with those of fires the alert is there at the last
@@ -102,6 +106,31 @@ var cases = map[string]struct{ fires, not []string }{
 			`leader{job="another",instance="c"} 1x10`,
 		},
 	},
+	"KubeEventbridgeReplicaNotRunning": {
+		fires: []string{
+			`replica_running{instance="a",job="b",replica="r"} 1x5 0x5`,
+			`replica_running{instance="b",job="b",replica="r"} 0x10`,
+		},
+		not: []string{
+			`replica_running{instance="a",job="b",replica="r"} 1x5 0x9`,
+			`replica_running{instance="b",job="b",replica="r"} 0x8 1x6`,
+		},
+	},
+	"KubeEventbridgeReplicaLagging": {
+		fires: []string{`replica_lag_seconds{replica="r"} 0x5 121+30x7`},
+		not:   []string{`replica_lag_seconds{replica="r"} 0x5 120x20 1000000x5 0x5`}, // a start, and old objects
+	},
+	"KubeEventbridgeReplicaHeld": {
+		fires: []string{`replica_held_deletes{replica="r"} 0x5 1x3`, `replica_held_epoch{replica="r"} 0x9`},
+		not:   []string{`replica_held_deletes{replica="r"} 0x5 1x1 0x5`, `replica_held_epoch{replica="r"} 0x12`},
+	},
+	"KubeEventbridgeReplicaObjectsParked": {
+		fires: []string{`replica_parked_objects{replica="r",reason="exists"} 0x5 1x31`},
+		not: []string{
+			`replica_parked_objects{replica="r",reason="exists"} 0x5 1x29 0x5`,
+			`replica_parked_objects{replica="r",reason="left-out"} 10x60`,
+		},
+	},
 	"KubeEventbridgeReloadRefused": {
 		fires: []string{`config_last_reload_successful{instance="a"} 1x5 0x4`},
 		not:   []string{`config_last_reload_successful{instance="a"} 1x20`},
@@ -151,6 +180,24 @@ func TestAlerts_fire_when_they_should_and_only_then(t *testing.T) {
 				require.NotContains(t, names(alerts), a.Name, "it is there at step %d without a reason", step)
 			}
 		})
+	}
+}
+
+// Both guards cause the same alert.
+func TestAlert_of_a_replica_that_is_held_fires_for_both_guards(t *testing.T) {
+	fired := firing(t, []string{`replica_held_deletes{replica="r"} 0x9`, `replica_held_epoch{replica="r"} 0x5 1x3`})
+	assert.Contains(t, names(fired[len(fired)-1]), "KubeEventbridgeReplicaHeld")
+}
+
+// What an alert on objects that wait leaves out is what the status calls intended, and what has an alert of its own.
+func TestAlert_of_objects_that_wait_leaves_out_what_is_intended(t *testing.T) {
+	for _, reason := range []plan.Reason{
+		waiting.LeftOut, waiting.HeldDelete, waiting.Exists, waiting.Contested, waiting.NoNamespace, plan.HasRedactions,
+		plan.DeletesDisabled, plan.KeptDeselected, plan.DetachedObject, plan.WasRejected,
+	} {
+		fired := firing(t, []string{fmt.Sprintf("replica_parked_objects{replica=\"r\",reason=%q} 1x40", reason)})
+		alert := slices.Contains(names(fired[len(fired)-1]), "KubeEventbridgeReplicaObjectsParked")
+		assert.Equal(t, !replica.Intended(reason) && reason != waiting.HeldDelete, alert, "reason %s", reason)
 	}
 }
 

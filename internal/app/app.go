@@ -22,6 +22,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/exit"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kubemetrics"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
@@ -137,8 +138,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer p.client.CloseIdleConnections()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registerClientMetrics(p.registry)
-	registerBuildInfo(p.registry, p.build)
+	kubemetrics.Register(p.registry)
+	p.registry.MustRegister(metric.NewBuildInfo(p.build.Commit, p.build.Go, p.build.Version))
 	p.metrics = health.NewMetrics(p.registry)
 	if o.File != "" && lasts(o.File) {
 		p.reloads = newReloads(p, o.File, o.Data)
@@ -146,6 +147,9 @@ func Run(ctx context.Context, o Options) error {
 	p.need(cfg)
 	if p.replicator, err = newReplicator(cfg, p.build, p.log); err != nil {
 		return err
+	}
+	if p.replicator != nil {
+		p.replicator.note = func() string { return p.reloads.now().note() }
 	}
 	if hold := p.cfg.SharedBuffer(); hold > 0 || p.reloads != nil {
 		p.watches = sharing.NewWatches(p.client, int64(hold))
@@ -260,7 +264,7 @@ func (p *process) launch(open func(*config.Config) (*fleet, error)) (*fleet, err
 func (p *process) heed(ctx context.Context, hangups <-chan os.Signal, work func(context.Context) error) error {
 	heeding, stop := context.WithCancel(ctx)
 	var reloading sync.WaitGroup
-	reloading.Go(func() { p.reload(heeding, hangups) })
+	reloading.Go(func() { p.reloads.follow(heeding, hangups, p.log) })
 	err := work(ctx)
 	stop()
 	reloading.Wait()

@@ -70,10 +70,14 @@ func TestRun_calls_the_address_of_the_embedded_server_as_the_file_does(t *testin
 func TestProfiles_are_served_only_if_asked_for(t *testing.T) {
 	for asked, want := range map[bool]int{false: http.StatusNotFound, true: http.StatusOK} {
 		p := &process{
-			builder:  builder{cfg: &config.Config{Server: config.Server{Listen: "127.0.0.1:8080", Profiling: asked}}},
+			builder: builder{
+				cfg: &config.Config{Server: config.Server{Listen: "127.0.0.1:0", Profiling: asked}},
+				log: slog.New(slog.DiscardHandler),
+			},
 			registry: prometheus.NewRegistry(),
 		}
-		handler := p.handler()
+		handler := must.Get(p.listen())(t)[0]
+		require.NoError(t, handler.Close())
 		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/symbol"} {
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
@@ -107,6 +111,8 @@ func TestServers_guard_all_paths(t *testing.T) {
 			defer server.Close()
 			code, _ := asked(t, server.URL+"/resync", http.MethodPost, "")
 			assert.Equal(t, want, code, "admin %q, server %d", admin, i)
+			code, text := asked(t, server.URL+"/", http.MethodGet, "")
+			assert.Equal(t, http.StatusOK, code, "the status, admin %q, server %d: %s", admin, i, text)
 			for _, path := range []string{
 				"/", "/api/status", "/metrics", "/livez", "/readyz", "/resync", "/debug/pprof/heap",
 				"/any",

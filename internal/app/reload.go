@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -71,7 +72,10 @@ const (
 
 // reloads have a process go by its file when that changes. Only one goroutine looks; others may ask.
 type reloads struct {
-	process *process
+	// parse returns the configuration that the file has with some data, and adopt has the process go by it.
+	parse func(data []byte) (*config.Config, config.Problems, error)
+	adopt func(ctx context.Context, cfg *config.Config, data []byte) (difference, error)
+	log   *slog.Logger
 	// last is what was tried last, settling what has changed since and may not be all yet; tried when that was.
 	last     fileState
 	settling *fileState
@@ -84,12 +88,17 @@ type reloads struct {
 
 // newReloads returns the reloads of a process that goes by what it has read of a file.
 func newReloads(p *process, file string, data []byte) *reloads {
-	r := &reloads{process: p, last: fileState{data: data}, status: configStatus{File: file, LoadedAt: time.Now()}}
+	return (&reloads{parse: p.parse, adopt: p.adopt, log: p.log}).of(file, data, p.registry)
+}
+
+// of has the reloads begin with what was read of a file.
+func (r *reloads) of(file string, data []byte, registry *prometheus.Registry) *reloads {
+	r.last, r.status = fileState{data: data}, configStatus{File: file, LoadedAt: time.Now()}
 	r.total = metric.NewCounter("config_reloads_total")
 	for _, o := range []outcome{applied, unchanged, refused} {
 		r.total.WithLabelValues(string(o))
 	}
-	p.registry.MustRegister(r.total,
+	registry.MustRegister(r.total,
 		metric.NewGauge("config_last_reload_successful", func() float64 { return metric.Truth(r.now().Err == nil) }),
 		metric.NewGauge("config_last_reload_success_timestamp_seconds",
 			func() float64 { return float64(r.now().LoadedAt.UnixMilli()) / 1000 }))
@@ -119,11 +128,11 @@ func (s configStatus) note() string {
 	return "configuration refused, the one of " + s.LoadedAt.UTC().Format(time.RFC3339) + " stays: " + first
 }
 
-// reload looks at the file until ctx ends, and at once whenever hangups has something. Without a file that lasts it
-// says that there is nothing to be loaded.
-func (p *process) reload(ctx context.Context, hangups <-chan os.Signal) {
+// follow looks at the file until ctx ends, and at once whenever hangups has something. R is nil without a file that
+// lasts: then it says that there is nothing to be loaded.
+func (r *reloads) follow(ctx context.Context, hangups <-chan os.Signal, log *slog.Logger) {
 	var tick <-chan time.Time
-	if p.reloads != nil {
+	if r != nil {
 		t := time.NewTicker(glanceEvery)
 		defer t.Stop()
 		tick = t.C
@@ -131,13 +140,13 @@ func (p *process) reload(ctx context.Context, hangups <-chan os.Signal) {
 	for {
 		select {
 		case <-hangups:
-			if p.reloads == nil {
-				p.log.Info("SIGHUP: there is no configuration file to be loaded again; the process goes on")
+			if r == nil {
+				log.Info("SIGHUP: there is no configuration file to be loaded again; the process goes on")
 				continue
 			}
-			p.reloads.see(ctx, lookAt(p.reloads.status.File), true)
+			r.see(ctx, lookAt(r.status.File), true)
 		case <-tick:
-			p.reloads.see(ctx, lookAt(p.reloads.status.File), false)
+			r.see(ctx, lookAt(r.status.File), false)
 		case <-ctx.Done():
 			return
 		}
@@ -177,12 +186,11 @@ func (r *reloads) load(ctx context.Context, now fileState) error {
 	if now.err != nil {
 		return now.err
 	}
-	p := r.process
-	cfg, warnings, err := p.parse(now.data)
+	cfg, warnings, err := r.parse(now.data)
 	if err != nil {
 		return err
 	}
-	diff, err := p.adopt(ctx, cfg, now.data)
+	diff, err := r.adopt(ctx, cfg, now.data)
 	if err != nil {
 		return err
 	}
@@ -191,12 +199,12 @@ func (r *reloads) load(ctx context.Context, now fileState) error {
 	r.mu.Unlock()
 	if diff.none() {
 		r.total.WithLabelValues(string(unchanged)).Inc()
-		p.log.Info("configuration unchanged", "file", r.status.File)
+		r.log.Info("configuration unchanged", "file", r.status.File)
 		return nil
 	}
 	r.total.WithLabelValues(string(applied)).Inc()
 	for _, w := range warnings {
-		p.log.Warn("configuration", "warning", w.String())
+		r.log.Warn("configuration", "warning", w.String())
 	}
 	said := []any{"file", r.status.File}
 	for _, of := range []struct {
@@ -213,7 +221,7 @@ func (r *reloads) load(ctx context.Context, now fileState) error {
 			said = append(said, of.key, of.names)
 		}
 	}
-	p.log.Info("configuration applied", said...)
+	r.log.Info("configuration applied", said...)
 	return nil
 }
 
@@ -222,10 +230,10 @@ func (r *reloads) complain(err error) {
 	const message = "configuration refused; the one before stays"
 	var problems config.Problems
 	if !errors.As(err, &problems) {
-		r.process.log.Error(message, "file", r.status.File, "problem", err.Error())
+		r.log.Error(message, "file", r.status.File, "problem", err.Error())
 	}
 	for _, p := range problems {
-		r.process.log.Error(message, "problem", p.String())
+		r.log.Error(message, "problem", p.String())
 	}
 }
 

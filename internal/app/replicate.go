@@ -5,8 +5,10 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,25 +18,33 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/kubemetrics"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
 
 // replicator is a process that replicates.
 type replicator struct {
-	cfg      *config.Config
-	log      *slog.Logger
+	cfg *config.Config
+	log *slog.Logger
+	// process is what the process knows of itself, but for who leads.
+	process  status.Process
 	replicas []*replica.Replica
 	// candidate is nil where no other process can lead.
 	candidate *election.Candidate
+	// note says what is wrong with the file of the process; empty where nothing is.
+	note func() string
 }
 
 // Replicate keeps the replicas of a configuration in the state that their logs describe, until ctx ends, and then
 // returns nil. It returns an error if it cannot begin, or if a replica must not go on. Of the options, those about
-// events on the standard output are not used.
+// events on the standard output are not used. A file that changes is only looked at: what it has for replicas takes a
+// restart.
 func Replicate(ctx context.Context, o Options) error {
 	at := &slog.LevelVar{}
 	at.Set(level(o.Config.Log.Level))
@@ -48,11 +58,17 @@ func Replicate(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	p.process.File = o.File
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		remote.Metrics(p.replicas))
-	registerClientMetrics(registry)
-	registerBuildInfo(registry, o.Build)
+	kubemetrics.Register(registry)
+	registry.MustRegister(metric.NewBuildInfo(o.Build.Commit, o.Build.Go, o.Build.Version))
+	var file *reloads
+	if o.File != "" && lasts(o.File) {
+		file = (&reloads{parse: o.Parse, adopt: p.adopt(o.File, at), log: log}).of(o.File, o.Data, registry)
+	}
+	p.note = func() string { return file.now().note() }
 	group, ctx := errgroup.WithContext(ctx)
 	servers, err := p.listen(registry)
 	if err != nil {
@@ -64,6 +80,9 @@ func Replicate(ctx context.Context, o Options) error {
 		served.Go(func() error { return s.serve(serving) })
 	}
 	served.Go(func() error { limit.Follow(serving); return nil })
+	served.Go(func() error { file.follow(serving, o.Hangups, log); return nil })
+	served.Go(func() error { memory.Pace(serving); return nil })
+	served.Go(func() error { memory.GiveBack(serving); return nil })
 	group.Go(func() error { return p.lead(ctx) })
 	err = group.Wait()
 	stop()
@@ -76,6 +95,23 @@ func Replicate(ctx context.Context, o Options) error {
 	return err
 }
 
+// adopt returns what has the process go by another configuration of its file: the level of its log follows it, and what
+// concerns replicas takes a restart. Pipelines do not count.
+func (p *replicator) adopt(
+	file string, at *slog.LevelVar,
+) func(context.Context, *config.Config, []byte) (difference, error) {
+	current := p.cfg
+	return func(_ context.Context, cfg *config.Config, data []byte) (difference, error) {
+		diff := compare(current, cfg)
+		if len(diff.Fixed) > 0 {
+			return diff, config.PlaceRead(file, data, diff.Fixed)
+		}
+		current = cfg
+		at.Set(level(cfg.Log.Level))
+		return difference{Others: slices.DeleteFunc(diff.Others, func(key string) bool { return key != "log.level" })}, nil
+	}
+}
+
 // newReplicator makes the replicas of a configuration; nil if it has none.
 func newReplicator(cfg *config.Config, build Build, log *slog.Logger) (p *replicator, err error) {
 	if len(cfg.Replicas) == 0 {
@@ -85,7 +121,14 @@ func newReplicator(cfg *config.Config, build Build, log *slog.Logger) (p *replic
 	if err != nil {
 		return nil, err
 	}
-	p = &replicator{cfg: cfg, log: log}
+	at, err := wiring.AddressOf(api)
+	if err != nil {
+		return nil, err
+	}
+	p = &replicator{cfg: cfg, log: log, process: status.Process{
+		Version: build.Version, Commit: build.Commit, Started: time.Now(), LoadedAt: time.Now(), Cluster: cfg.Cluster,
+		APIServer: at.String(),
+	}}
 	for i := range cfg.Replicas {
 		c, err := wiring.Replica(cfg, &cfg.Replicas[i], api, log)
 		if err != nil {
@@ -94,8 +137,7 @@ func newReplicator(cfg *config.Config, build Build, log *slog.Logger) (p *replic
 		p.replicas = append(p.replicas, replica.New(c))
 	}
 	if cfg.LeaderElection != nil {
-		// Publishing and replicating may be led by two processes.
-		p.candidate, err = candidate(cfg, api, log, "-replicas")
+		p.candidate, err = candidate(cfg, api, log, wiring.ReplicasLease(cfg.LeaderElection))
 	}
 	return p, err
 }
@@ -141,44 +183,45 @@ func (p *replicator) replicate(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// listen opens the addresses of metrics and probes, and of what changes something if that has one of its own.
-func (p *replicator) listen(registry *prometheus.Registry) (servers []endpointServer, err error) {
-	c := &p.cfg.Server
-	l, err := open(c.Listen, "server.listen")
-	if err != nil {
-		return nil, err
-	}
-	mux := http.NewServeMux()
-	p.handle(mux, c.Admin == "")
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", p.ready)
-	p.log.Info("serving /replicas /metrics /livez /readyz", "address", l.Addr().String())
-	servers = append(servers, endpointServer{l, endpoint.Known(c.Listen, mux)})
-	if c.Admin == "" {
-		return servers, nil
-	}
-	if l, err = open(c.Admin, "server.admin"); err != nil {
-		return nil, errors.Join(err, servers[0].Close())
-	}
-	p.log.Info("serving POST /replicas/resume", "address", l.Addr().String())
-	admin := http.NewServeMux()
-	p.handle(admin, true)
-	return append(servers, endpointServer{l, endpoint.Known(c.Admin, admin)}), nil
+// listen opens the addresses of the process's servers.
+func (p *replicator) listen(registry *prometheus.Registry) ([]endpointServer, error) {
+	return listen(&p.cfg.Server, "server.listen", p.log, p.serve, func(mux *http.ServeMux) {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+		mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+		mux.HandleFunc("GET /readyz", p.ready)
+	})
 }
 
-// handle serves what tells of replicas, and what changes them if that is allowed there. P may be nil.
-func (p *replicator) handle(mux *http.ServeMux, changes bool) {
+// serve serves the status, and what guard makes of what changes something.
+func (p *replicator) serve(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
+	handleStatus(mux, status.Config{Process: p.told, Replicas: p.states})
+	p.serveReplicas(mux, guard)
+}
+
+// serveReplicas serves what tells of replicas and changes them. P may be nil.
+func (p *replicator) serveReplicas(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
 	if p == nil {
 		return
 	}
-	handler := endpoint.Unchanging(changes, remote.Handler(p.replicas))
+	handler := guard(remote.Handler(p.replicas, p.note))
 	mux.Handle(remote.Path, handler)
 	mux.Handle(remote.ResumePath, handler)
 }
 
-// unreadyLag is how far a replica may be behind its log.
-const unreadyLag = time.Minute
+// told is what a process that only replicates knows of itself.
+func (p *replicator) told() status.Process {
+	t := p.process
+	t.Election = electionOf(p.candidate)
+	return t
+}
+
+// states says how the replicas are. P may be nil.
+func (p *replicator) states() status.Replicas {
+	if p == nil {
+		return status.Replicas{}
+	}
+	return status.Replicas{All: p.replicas, Election: electionOf(p.candidate)}
+}
 
 // ready answers whether the replicas follow their logs. A process that does not lead is ready.
 func (p *replicator) ready(w http.ResponseWriter, _ *http.Request) {
@@ -187,33 +230,20 @@ func (p *replicator) ready(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	_, _ = w.Write([]byte("ok\n"))
+	if note := p.note(); note != "" {
+		_, _ = fmt.Fprintln(w, inert.Line(note))
+	}
 }
 
 // unready returns why a replica does not follow its log; empty if all do, or another process leads. P may be nil.
 func (p *replicator) unready() string {
-	if p == nil || p.candidate != nil && !p.candidate.Leads() {
+	if p == nil {
 		return ""
 	}
-	for _, r := range p.replicas {
-		s, running := r.Status()
-		why := ""
-		switch {
-		case !running && s.Problems["target"] != "":
-			why = "it is starting: " + s.Problems["target"]
-		case !running:
-			why = "it does not run"
-		case !s.CaughtUp:
-			why = "it reads the log up to its end first"
-		case s.HeldEpoch != 0:
-			why = "the source's versions begin again; see: kube-eventbridge replicate resume"
-		case s.HeldDeletes:
-			why = "deletes are held; see: kube-eventbridge replicate resume"
-		case s.Lag > unreadyLag:
-			why = "it is " + s.Lag.Round(time.Second).String() + " behind the log"
-		default:
-			continue
+	for _, r := range (&status.Config{Process: p.told, Replicas: p.states}).Report().Replicas {
+		if !r.Ready {
+			return "replica " + r.Name + ": " + r.Reason
 		}
-		return "replica " + r.Name() + ": " + why
 	}
 	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/endpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/resync"
@@ -25,27 +27,31 @@ type endpointServer struct {
 	http.Handler
 }
 
-// listen opens the addresses of metrics and probes, and of what changes something if that has one of its own.
-func (p *process) listen() (servers []endpointServer, err error) {
-	c := &p.cfg.Server
-	l, err := open(c.Listen, p.listenKey())
+// listen opens the address of metrics and probes, and that of what changes something if it has one of its own. Both
+// serve serves, with a guard of what changes something; only the former is served more.
+func listen(
+	c *config.Server, key string, log *slog.Logger, serve func(*http.ServeMux, func(http.Handler) http.Handler),
+	more func(*http.ServeMux),
+) (servers []endpointServer, err error) {
+	l, err := open(c.Listen, key)
 	if err != nil {
 		return nil, err
 	}
-	p.log.Info("serving / /api/status /metrics /livez /readyz /resync", "address", l.Addr().String(), "version",
-		p.build.Version)
-	servers = append(servers, endpointServer{l, endpoint.Known(c.Listen, p.handler())})
+	mux := http.NewServeMux()
+	serve(mux, func(next http.Handler) http.Handler { return endpoint.Unchanging(c.Admin == "", next) })
+	more(mux)
+	log.Info("serving the status, metrics and probes", "address", l.Addr().String())
+	servers = append(servers, endpointServer{l, endpoint.Guarded(c.Listen, mux)})
 	if c.Admin == "" {
 		return servers, nil
 	}
 	if l, err = open(c.Admin, "server.admin"); err != nil {
 		return nil, errors.Join(err, servers[0].Close())
 	}
-	p.log.Info("serving POST /resync", "address", l.Addr().String())
-	mux := http.NewServeMux()
-	mux.Handle(resync.Path, resync.Handler(p.running))
-	p.replicator.handle(mux, true)
-	return append(servers, endpointServer{l, endpoint.Known(c.Admin, mux)}), nil
+	admin := http.NewServeMux()
+	serve(admin, func(next http.Handler) http.Handler { return next })
+	log.Info("serving the status and what changes something", "address", l.Addr().String())
+	return append(servers, endpointServer{l, endpoint.Guarded(c.Admin, admin)}), nil
 }
 
 // open listens at the address of a key.
@@ -61,19 +67,27 @@ func open(address, key string) (net.Listener, error) {
 	return l, nil
 }
 
-// handler serves what the process tells, and takes what it is asked for.
-func (p *process) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle(resync.Path, endpoint.Unchanging(p.cfg.Server.Admin == "", resync.Handler(p.running)))
-	p.replicator.handle(mux, p.cfg.Server.Admin == "")
-	page := status.Handler(p.statusConfig())
+// listen opens the addresses of the process's servers.
+func (p *process) listen() ([]endpointServer, error) {
+	return listen(&p.cfg.Server, p.listenKey(), p.log, p.serve, func(mux *http.ServeMux) {
+		if p.cfg.Server.Profiling {
+			handleProfiles(mux)
+		}
+		mux.Handle("/", p.noting(bridge.Handler(p.registry, p.running, p.idle)))
+	})
+}
+
+// serve serves the status, and what guard makes of what changes something.
+func (p *process) serve(mux *http.ServeMux, guard func(http.Handler) http.Handler) {
+	handleStatus(mux, p.statusConfig())
+	mux.Handle(resync.Path, guard(resync.Handler(p.running)))
+	p.replicator.serveReplicas(mux, guard)
+}
+
+func handleStatus(mux *http.ServeMux, c status.Config) {
+	page := status.Handler(c)
 	mux.Handle("/{$}", page)
 	mux.Handle(status.Path, page)
-	if p.cfg.Server.Profiling {
-		handleProfiles(mux)
-	}
-	mux.Handle("/", bridge.Handler(p.registry, p.running, p.idle))
-	return p.noting(mux)
 }
 
 // noting adds to what /readyz tells of the pipelines how the process stands to its file, where that is not as it should

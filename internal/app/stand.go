@@ -88,10 +88,12 @@ func (p *process) overtaken(ctx context.Context, t election.Term, err error) boo
 }
 
 // candidate makes the candidate for the lease.
-func (p *process) candidate() (*election.Candidate, error) { return candidate(p.cfg, p.api, p.log, "") }
+func (p *process) candidate() (*election.Candidate, error) {
+	return candidate(p.cfg, p.api, p.log, p.cfg.LeaderElection.ResourceName)
+}
 
-// candidate makes the candidate for the lease of a configuration, whose name gets a suffix.
-func candidate(cfg *config.Config, api *rest.Config, log *slog.Logger, suffix string) (*election.Candidate, error) {
+// candidate makes the candidate for a lease of this name.
+func candidate(cfg *config.Config, api *rest.Config, log *slog.Logger, name string) (*election.Candidate, error) {
 	c := cfg.LeaderElection
 	namespace, err := wiring.LeaseNamespace(cfg)
 	if err != nil {
@@ -99,14 +101,14 @@ func candidate(cfg *config.Config, api *rest.Config, log *slog.Logger, suffix st
 	}
 	client, err := coordination.NewForConfig(api)
 	if err != nil {
-		return nil, fmt.Errorf("lease %s: %w", c.ResourceName, err)
+		return nil, fmt.Errorf("lease %s: %w", name, err)
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, errors.Join(errors.New("name this process for the lease"), err)
 	}
 	return election.New(election.Config{
-		Client: client.Leases(namespace), Name: c.ResourceName + suffix, Identity: host + "_" + rand.Text()[:8],
+		Client: client.Leases(namespace), Name: name, Identity: host + "_" + rand.Text()[:8],
 		Duration: c.LeaseDuration, Deadline: c.RenewDeadline, Retry: c.RetryPeriod, Log: log.With("namespace", namespace),
 	}), nil
 }

@@ -5,12 +5,13 @@ package app
 import (
 	"cmp"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/election"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 )
 
 // statusConfig says what the process reports on.
 func (p *process) statusConfig() status.Config {
-	return status.Config{Process: p.told, Pipelines: p.running, Idle: p.idle}
+	return status.Config{Process: p.told, Pipelines: p.running, Idle: p.idle, Replicas: p.replicator.states}
 }
 
 // told is what the process knows of itself.
@@ -26,12 +27,18 @@ func (p *process) told() status.Process {
 		t.LoadedAt, t.Refused, t.RefusedAt = now.LoadedAt, now.Err, now.RefusedAt
 	}
 	if s := p.standing; s != nil {
-		_, brokers := s.brokers()
-		t.Election = &status.Election{
-			Leads: s.Leads(), Identity: s.Identity(), Leader: s.Leader(), Term: s.Term(), Err: s.Err(), Brokers: brokers,
-		}
+		t.Election = electionOf(s.Candidate)
+		_, t.Election.Brokers = s.brokers()
 	}
 	return t
+}
+
+// electionOf says how a candidate stands; nil where there is none.
+func electionOf(c *election.Candidate) *status.Election {
+	if c == nil {
+		return nil
+	}
+	return &status.Election{Leads: c.Leads(), Identity: c.Identity(), Leader: c.Leader(), Term: c.Term(), Err: c.Err()}
 }
 
 func (r *report) setCluster(uid string) {

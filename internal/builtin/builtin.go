@@ -50,7 +50,15 @@ var scopes = []scope{
 type Known struct {
 	Group      string
 	Namespaced bool
+	// Status: the status of its objects is a subresource.
+	Status bool
 }
+
+// withStatus are the resources whose objects have a status. No two groups have a plural of them in common.
+const withStatus = "namespaces nodes persistentvolumeclaims persistentvolumes pods replicationcontrollers " +
+	"resourcequotas services validatingadmissionpolicies customresourcedefinitions apiservices daemonsets deployments " +
+	"replicasets statefulsets horizontalpodautoscalers cronjobs jobs certificatesigningrequests csinodes flowschemas " +
+	"prioritylevelconfigurations ingresses servicecidrs poddisruptionbudgets resourceclaims volumeattachments"
 
 // members are what the objects of scopes have at their top.
 const members = "action addressType aggregationRule allowVolumeExpansion allowedTopologies apiVersion " +
@@ -75,7 +83,7 @@ func Find(plural, group string, in bool) (k Known, found bool) {
 		}
 		namespaced := slices.Contains(strings.Fields(s.namespaced), plural)
 		if namespaced || slices.Contains(strings.Fields(s.global), plural) {
-			return Known{s.group, namespaced}, true
+			return Known{s.group, namespaced, slices.Contains(strings.Fields(withStatus), plural)}, true
 		}
 	}
 	return Known{}, false

@@ -4,6 +4,7 @@ package builtin
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -53,12 +54,15 @@ func topOf(typ reflect.Type, names map[string]bool) {
 }
 
 func TestMember_has_what_the_types_of_Kubernetes_have(t *testing.T) {
-	want, resources := map[string]bool{}, 0
+	want, resources, status := map[string]bool{}, 0, map[string]bool{}
 	for gvk, typ := range scheme.Scheme.AllKnownTypes() {
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		if _, found := Find(plural.Resource, gvk.Group, true); found {
 			topOf(typ, want)
 			resources++
+			if _, has := typ.FieldByName("Status"); has {
+				status[plural.Resource] = true
+			}
 		}
 	}
 	require.GreaterOrEqual(t, resources, 50, "types")
@@ -75,6 +79,10 @@ func TestMember_has_what_the_types_of_Kubernetes_have(t *testing.T) {
 		t.Errorf("missing: %s", strings.Join(missing, " "))
 	}
 	assert.False(t, Member("password"), "password is a member")
+	for _, group := range []string{"customresourcedefinitions", "apiservices"} { // of other modules
+		status[group] = true
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(status)), strings.Fields(withStatus), "with a status")
 }
 
 func TestPlural_knows_short_names_and_singulars(t *testing.T) {

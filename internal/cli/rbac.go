@@ -32,16 +32,21 @@ type rbacFlags struct {
 }
 
 func newRBACCommand(s *cmdutil.Streams) *cobra.Command {
-	var flags rbacFlags
+	flags := rbacFlags{runFlags: runFlags{replicas: true}}
 	cmd := &cobra.Command{
 		Use:   "rbac [--config FILE | RESOURCE...]",
-		Short: "Print the permissions that a bridge needs in its cluster, and no more",
+		Short: "Print the permissions that a bridge or a replica needs in its cluster, and no more",
 		Long: "Print the smallest roles for a configuration file, or for resources as run takes them, as YAML for kubectl " +
 			"apply: list and\nwatch of each resource, in all namespaces or in those that are named, and get of the namespace " +
 			"kube-system. For \"*.GROUP\" and \"*\" they allow\nevery resource of the group, or of all groups, whatever is " +
 			"excluded, and to watch what defines resources. With leaderElection they allow its lease.\nWith --service-account " +
 			"they are bound to it. With --helm-values they are values of the Helm chart, which binds them, and adds the " +
-			"lease, itself.\n\nWithout a cluster it takes plurals of built-in resources, and plural.group of custom ones. " +
+			"lease, itself.\n\n" +
+			"For replicas they are what is needed in the cluster that is written to: to read, create, change and delete the " +
+			"resources, in the\nnamespaces of into.namespaces; to watch namespaces and what defines resources; and a " +
+			"ConfigMap for what a person has released.\nThe status is allowed with status: true. Whoever may write roles and " +
+			"bindings may give itself everything.\n\n" +
+			"Without a cluster it takes plurals of built-in resources, and plural.group of custom ones. " +
 			"Short names, kinds and plurals\nof custom resources alone have to be looked up: name a cluster with --kubeconfig " +
 			"or --context.",
 		Example: "  kube-eventbridge rbac --config bridge.yaml --service-account kube-eventbridge | kubectl apply -f -\n" +
@@ -136,41 +141,48 @@ func printRoles(s *cmdutil.Streams, f *rbacFlags, args []string) error {
 		}
 		look = func(name value.ResourceName) (source.Resource, error) { return lookUp(discovery, name) }
 	}
-	reads, err := readsOf(cfg, look)
+	needed, err := neededBy(cfg, look)
 	if err != nil {
 		return err
 	}
 	if f.values {
-		text, err := yaml.MarshalWithOptions(rbac.ValuesOf(rbac.Least(reads, nil, f.names)), yaml.IndentSequence(true))
+		text, err := yaml.MarshalWithOptions(rbac.ValuesOf(rbac.Least(needed, f.names)), yaml.IndentSequence(true))
 		if err != nil {
 			return err
 		}
 		_, err = s.Out.Write(text)
 		return err
 	}
-	lease, err := leaseOf(cfg, f)
+	own, err := ownAccess(cfg, f)
 	if err != nil {
 		return err
 	}
-	return printManifests(s.Out, rbac.Least(reads, lease, f.names))
+	return printManifests(s.Out, rbac.Least(append(needed, own...), f.names))
 }
 
-// leaseOf returns the lease by which processes with a configuration agree; nil where there is one process. Its
-// namespace is the bridge's, where the file does not say another.
-func leaseOf(cfg *config.Config, f *rbacFlags) (*rbac.Lease, error) {
+// ownAccess returns what processes with a configuration do with objects of their own. These are in the bridge's
+// namespace, where the file does not say another.
+func ownAccess(cfg *config.Config, f *rbacFlags) ([]rbac.Access, error) {
 	e := cfg.LeaderElection
+	var has string
 	switch {
-	case e == nil:
-		return nil, nil //nolint:nilnil // there is none
-	case e.ResourceNamespace != "":
-		return &rbac.Lease{Namespace: e.ResourceNamespace, Name: e.ResourceName}, nil
-	case f.names.Account == "":
-		return nil,
-			exit.Usagef("leaderElection has its lease in the namespace of the bridge, which %s does not say: give "+
-				"--service-account and --service-account-namespace, or write leaderElection.resourceNamespace", f.file)
+	case e != nil && e.ResourceNamespace != "":
+		return wiring.OwnAccess(cfg, e.ResourceNamespace), nil
+	case f.names.Account != "":
+		return wiring.OwnAccess(cfg, f.names.AccountNamespace), nil
+	case e != nil:
+		has = "leaderElection has its lease"
+	case len(cfg.Replicas) > 0:
+		has = "a replica has its ConfigMap"
 	default:
-		return &rbac.Lease{Namespace: f.names.AccountNamespace, Name: e.ResourceName}, nil
+		return nil, nil
 	}
+	problem := has + " in the namespace of the bridge, which %s does not say: give --service-account and " +
+		"--service-account-namespace"
+	if e != nil {
+		problem += ", or write leaderElection.resourceNamespace"
+	}
+	return nil, exit.Usagef(problem, f.file)
 }
 
 func printManifests(w io.Writer, objects []rbac.Object) error {
@@ -189,34 +201,64 @@ func printManifests(w io.Writer, objects []rbac.Object) error {
 	return nil
 }
 
-// readsOf returns what all pipelines read. The resources' names are looked up.
-func readsOf(cfg *config.Config, look func(value.ResourceName) (source.Resource, error)) ([]rbac.Read, error) {
-	var reads []rbac.Read
-	for _, p := range cfg.Pipelines {
-		for _, r := range p.Resources {
-			found, err := lookAny(r.Resource, look)
+// neededBy returns what all pipelines and replicas need, but for objects of their own. The names of the pipelines'
+// resources are looked up.
+func neededBy(
+	cfg *config.Config, look func(value.ResourceName) (source.Resource, error),
+) (all []rbac.Access, err error) {
+	for i := range cfg.Pipelines {
+		for j := range cfg.Pipelines[i].Resources {
+			reads, err := readsOf(&cfg.Pipelines[i].Resources[j], look)
 			if err != nil {
 				return nil, err
 			}
-			if len(r.Namespaces) > 0 && !found.Namespaced {
-				return nil,
-					&exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its "+
-						"namespaces", r.Resource, r.Namespaces[0])}
-			}
-			if r.NamespaceSelector != "" && !found.Namespaced {
-				return nil,
-					&exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in selected namespaces: "+
-						"remove its namespaceSelector", r.Resource)}
-			}
-			if r.NamespaceSelector != "" {
-				reads = append(reads, rbac.Read{Resource: "namespaces"})
-			}
-			for _, ns := range wiring.ScopesOf(&r) {
-				reads = append(reads, rbac.Read{Group: found.Group, Resource: found.Resource, Namespace: ns})
-			}
+			all = append(all, reads...)
 		}
 	}
-	return reads, nil
+	if len(cfg.Pipelines) > 0 {
+		all = append(all, rbac.Identify()...)
+	}
+	for i := range cfg.Replicas {
+		r := &cfg.Replicas[i]
+		for j := range r.Resources {
+			writes, err := wiring.WriteAccess(r, &r.Resources[j])
+			if err != nil {
+				return nil, exit.Usagef("replica %s: %w", r.Name, err)
+			}
+			all = append(all, writes...)
+		}
+	}
+	if len(cfg.Replicas) > 0 {
+		all = append(all, rbac.Follows()...)
+	}
+	return all, nil
+}
+
+// readsOf returns what an entry of a pipeline needs.
+func readsOf(
+	r *config.Resource, look func(value.ResourceName) (source.Resource, error),
+) (all []rbac.Access, err error) {
+	found, err := lookAny(r.Resource, look)
+	switch {
+	case err != nil:
+		return nil, err
+	case found.Namespaced:
+	case len(r.Namespaces) > 0:
+		return nil,
+			&exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in namespace %q: remove its "+
+				"namespaces", r.Resource, r.Namespaces[0])}
+	case r.NamespaceSelector != "":
+		return nil,
+			&exit.InputError{Err: fmt.Errorf("resource %s is cluster-scoped and cannot be read in selected namespaces: "+
+				"remove its namespaceSelector", r.Resource)}
+	}
+	if r.NamespaceSelector != "" {
+		all = append(all, rbac.Reads("", "namespaces", "")...)
+	}
+	for _, ns := range wiring.ScopesOf(r) {
+		all = append(all, rbac.Reads(found.Group, found.Resource, ns)...)
+	}
+	return all, nil
 }
 
 // lookAny is look, and leaves a wildcard what it is.

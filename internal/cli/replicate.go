@@ -32,18 +32,23 @@ func newReplicateCommand(s *cmdutil.Streams) *cobra.Command {
 		Long: "Read the logs that the file's replicas name, and keep the objects that they select in the cluster of the " +
 			"file as in the cluster\nthat the log is of.\n\n" +
 			"With --dry-run print what would be created, changed and deleted, write nothing, and end with 1 if there is " +
-			"anything. A changed file takes a restart.\n\nThe first SIGINT or SIGTERM stops reading and waits for what is " +
-			"under way; the second ends the process at once.",
+			"anything. A changed file takes a restart: the log, " +
+			"/readyz, metrics and\nreplicate status say so.\n\nThe first SIGINT or SIGTERM stops reading and waits for " +
+			"what is under way; the second ends the process at once.",
 		Example: "  kube-eventbridge replicate --config replica.yaml\n" +
 			"  kube-eventbridge replicate --config replica.yaml --dry-run\n" +
 			"  kube-eventbridge replicate status\n  kube-eventbridge replicate resume shop",
 		Args: cmdutil.NoArgs("kube-eventbridge replicate --config {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadReplicas(s, file)
-			if err != nil {
+			o := app.Options{File: file, Out: s.Out, Err: s.Err, Klog: s.Klog, Build: s.Build}
+			if !dryRun && s.Hangups != nil {
+				hangups, stop := s.Hangups()
+				defer stop()
+				o.Hangups = hangups
+			}
+			if err := loadReplicas(s, &o); err != nil {
 				return err
 			}
-			o := app.Options{Config: cfg, File: file, Out: s.Out, Err: s.Err, Klog: s.Klog, Build: s.Build}
 			if dryRun {
 				return compareReplicas(cmd.Context(), o, s.Text())
 			}
@@ -85,21 +90,24 @@ func lineOfDifference(name string, d *replica.Difference) string {
 	return line + "\n" + d.Diff
 }
 
-// loadReplicas returns the configuration of a file that has replicas.
-func loadReplicas(s *cmdutil.Streams, file string) (*config.Config, error) {
-	if file == "" {
-		return nil, exit.Usagef("nothing to replicate: give --config FILE")
+// loadReplicas loads the file of the options, which has to have replicas.
+func loadReplicas(s *cmdutil.Streams, o *app.Options) (err error) {
+	if o.File == "" {
+		return exit.Usagef("nothing to replicate: give --config FILE")
 	}
-	cfg, warnings, err := config.Load(file)
-	if err != nil {
-		return nil, cmdutil.Reported(err, warnings)
+	if o.Data, err = config.Read(o.File); err != nil {
+		return cmdutil.Reported(err, nil)
+	}
+	o.Parse = func(data []byte) (*config.Config, config.Problems, error) { return config.LoadRead(o.File, data) }
+	var warnings config.Problems
+	if o.Config, warnings, err = o.Parse(o.Data); err != nil {
+		return cmdutil.Reported(err, warnings)
 	}
 	cmdutil.PrintWarnings(s.Err, warnings)
-	if len(cfg.Replicas) == 0 {
-		return nil, exit.Usagef("%s has no replicas: add replicas, or publish with: kube-eventbridge run --config %s", file,
-			file)
+	if len(o.Config.Replicas) == 0 {
+		return exit.Usagef("%s has no replicas: add replicas, or publish with: kube-eventbridge run --config %[1]s", o.File)
 	}
-	return cfg, nil
+	return nil
 }
 
 func newReplicateStatusCommand(s *cmdutil.Streams) *cobra.Command {
@@ -140,7 +148,7 @@ func newReplicateResumeCommand(s *cmdutil.Streams) *cobra.Command {
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return f.askReplicas(cmd.Context(), s, output, func(ctx context.Context, server string) ([]remote.Replica, error) {
+			return f.askReplicas(cmd.Context(), s, output, func(ctx context.Context, server string) (remote.Answer, error) {
 				return remote.Resume(ctx, server, name)
 			})
 		},
@@ -152,7 +160,7 @@ func newReplicateResumeCommand(s *cmdutil.Streams) *cobra.Command {
 
 func (f *bridgeFlags) askReplicas(
 	ctx context.Context, s *cmdutil.Streams, output string,
-	ask func(context.Context, string) ([]remote.Replica, error),
+	ask func(context.Context, string) (remote.Answer, error),
 ) error {
 	server, from, err := f.address(inert.NewWriter(s.Err))
 	if err != nil {
@@ -166,14 +174,17 @@ func (f *bridgeFlags) askReplicas(
 	if err != nil {
 		return unreached("ask for replicas", err, server, from)
 	}
-	return cmdutil.PrintAs(s.Text(), output, remote.Answer{Replicas: all}, func(w io.Writer) error {
-		return printReplicas(w, all)
-	})
+	return cmdutil.PrintAs(s.Text(), output, all, func(w io.Writer) error { return printReplicas(w, &all) })
 }
 
 // printReplicas writes how replicas are, for a person.
-func printReplicas(w io.Writer, all []remote.Replica) error {
-	for _, r := range all {
+func printReplicas(w io.Writer, all *remote.Answer) error {
+	if all.Config != "" {
+		if _, err := io.WriteString(w, inert.Line(all.Config)+"\n"); err != nil {
+			return err
+		}
+	}
+	for _, r := range all.Replicas {
 		if _, err := io.WriteString(w, replicaLine(&r)+"\n"); err != nil {
 			return err
 		}
@@ -197,9 +208,9 @@ func printReplicas(w io.Writer, all []remote.Replica) error {
 func replicaLine(r *remote.Replica) string {
 	switch {
 	case !r.Running && len(r.Problems) > 0:
-		return r.Name + ": is starting" + problemLines(r)
+		return r.Name + ": does not run" + problemLines(r)
 	case !r.Running:
-		return r.Name + ": does not run in this process"
+		return r.Name + ": does not run in this process" + problemLines(r)
 	case !r.CaughtUp:
 		return r.Name + ": reads the log up to its end" + problemLines(r)
 	}

@@ -25,6 +25,8 @@ type runFlags struct {
 	given []string
 	// read is what the file had.
 	read []byte
+	// replicas: a file with nothing but replicas is of use.
+	replicas bool
 }
 
 func newRunCommand(s *cmdutil.Streams) *cobra.Command {
@@ -156,8 +158,10 @@ func (f *runFlags) parse(data []byte) (*config.Config, config.Problems, error) {
 	if err != nil {
 		return nil, warnings, err
 	}
-	if err := needsPipelines(cfg, f.file); err != nil {
-		return nil, warnings, err
+	if !f.replicas {
+		if err := needsPipelines(cfg, f.file); err != nil {
+			return nil, warnings, err
+		}
 	}
 	f.override(cfg)
 	return cfg, warnings, f.prints(cfg)

@@ -34,11 +34,11 @@ func newStatusCommand(s *cmdutil.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--config FILE | --server ADDRESS]",
 		Short: "Show how a bridge that runs is doing, and what to do where it is not well",
-		Long: "Ask a bridge that runs how it is doing: what is wrong and what to do, its pipelines, and its streams with " +
+		Long: "Ask a bridge that runs how it is doing: what is wrong and what to do, its pipelines, its streams with " +
 			"state, objects, events per second, the age of\nthe oldest change that is not in the log, position, last gap and " +
-			"last error. -o wide says more, -o json and -o yaml are what /api/status serves.\n\nThe exit code is 0 if the " +
-			"bridge is ready, as /readyz says, and 1 if it is not, or does not answer; so it serves as a probe where there is " +
-			"no curl.",
+			"last error, and its replicas. -o wide says more, -o json and -o yaml are what /api/status serves.\n\n" +
+			"The exit code is 0 if the bridge is ready, as /readyz says, and 1 if it is not, or does not answer; so it serves " +
+			"as a probe where there is no curl.",
 		Example: "  kube-eventbridge status\n  kube-eventbridge status --config bridge.yaml -w\n" +
 			"  kubectl exec deploy/kube-eventbridge -- kube-eventbridge status",
 		Args: cmdutil.NoArgs("kube-eventbridge status"),

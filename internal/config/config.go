@@ -198,6 +198,8 @@ type Deletes struct {
 	Enabled    bool
 	Deselected Deselected
 	Limit      value.Limit
+	// MinAge is how old an object has to be for its end to count for Limit.
+	MinAge time.Duration
 }
 
 // LogSource is a log that is read: one of its fields is set.

@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,7 +57,7 @@ replicas:
 				Labels:     map[string]string{"example.com/from": "1", "empty": ""}, Annotations: map[string]string{"a": "b c"},
 			},
 			Existing: ExistingAdopt, Conflicts: ConflictsForce, Owned: OwnedRemap,
-			Deletes: Deletes{Deselected: DeselectedDelete, Limit: value.Limit{Number: 50}}, OnEpoch: OnEpochFollow,
+			Deletes: Deletes{Deselected: DeselectedDelete, Limit: value.Limit{Number: 50}, MinAge: time.Hour}, OnEpoch: OnEpochFollow,
 			Immutable: ImmutableRecreate, Status: true,
 		},
 		{
@@ -66,7 +67,7 @@ replicas:
 			}}},
 			Resources: []ReplicaResource{{Resource: value.ResourceName{Plural: "widgets", Group: "example.com"}}},
 			Existing:  ExistingRefuse, Conflicts: ConflictsYield, Owned: OwnedSkip,
-			Deletes:   Deletes{Enabled: true, Deselected: DeselectedKeep, Limit: value.Limit{Number: 20, Percent: true}},
+			Deletes:   Deletes{Enabled: true, Deselected: DeselectedKeep, Limit: value.Limit{Number: 20, Percent: true}, MinAge: time.Hour},
 			OnEpoch:   OnEpochHold,
 			Immutable: ImmutablePark,
 		},

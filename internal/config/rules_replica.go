@@ -124,6 +124,18 @@ func (c *checker) sameCluster(path string, r *Replica) {
 	if c.Cluster == "" || r.From.Cluster != c.Cluster {
 		return
 	}
+	for _, stays := range r.Stays() {
+		c.Once(path, "%q is the cluster that is written to, and %s stays where it is; "+StaysAdvice, c.Cluster, stays)
+	}
+}
+
+// StaysAdvice says how a replica can be in its own cluster.
+const StaysAdvice = "a replica in its own cluster needs namespaces for each resource, each with a name in " +
+	"into.namespaces that is not one of them"
+
+// Stays returns what a replica writes where it reads it, if its log is of the cluster that it writes to: one resource
+// or namespace for each of the resources that have any.
+func (r *Replica) Stays() (all []string) {
 	selected := map[string]bool{}
 	for _, o := range r.Resources {
 		for _, ns := range o.Namespaces {
@@ -134,14 +146,12 @@ func (c *checker) sameCluster(path string, r *Replica) {
 		target, moved := r.Into.Namespaces[ns]
 		return !moved || selected[target]
 	}
-	const rest = "a replica in its own cluster needs namespaces for each resource, each with a name in into.namespaces " +
-		"that is not one of them"
 	for _, o := range r.Resources {
 		if len(o.Namespaces) == 0 {
-			c.Once(path, "%q is the cluster that is written to, and %v stays where it is; "+rest, c.Cluster, o.Resource)
+			all = append(all, o.Resource.String())
 		} else if i := slices.IndexFunc(o.Namespaces, stays); i >= 0 {
-			c.Once(path, "%q is the cluster that is written to, and namespace %q stays where it is; "+rest, c.Cluster,
-				o.Namespaces[i])
+			all = append(all, fmt.Sprintf("namespace %q", o.Namespaces[i]))
 		}
 	}
+	return all
 }

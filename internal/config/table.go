@@ -71,8 +71,8 @@ var bufferKeys = []rule{
 var serverKeys = []rule{
 	{"listen", aListener.Also("port"), "127.0.0.1:8080", `The status page (/), /metrics, /livez, /readyz, and what the
 		commands status and resync ask; a Pod needs :8080 for probes.`},
-	{"admin", aListener.OrEmpty(), "", `Where a resync can be asked for, such as 127.0.0.1:8081. Empty: at listen, by
-		requests to a loopback address: on the same machine, or through kubectl port-forward.`},
+	{"admin", aListener.OrEmpty(), "", `Where a resync, or that a replica goes on, can be asked for, such as
+		127.0.0.1:8081. Empty: at listen, by requests to a loopback address: on the same machine, or through kubectl port-forward.`},
 	{"profiling", aSwitch.Also("pprof"), "false", `true also serves Go's profiles of processor time and memory, below
 		/debug/pprof/. Whoever reaches the address can keep a core busy with them; no profile has contents of
 		objects.`},
@@ -188,8 +188,8 @@ var replicaKeys = []rule{
 
 var fromKeys = []rule{
 	{"cluster", aSourceName, required, `The cluster whose objects are read, by its name in events. Required.`},
-	{"pipeline", aPipelineName, required, `The pipeline that published them. It has to publish whole objects.
-		Required.`},
+	{"pipeline", aPipelineName, required, `The pipeline that published them. It has to publish whole objects:
+		payload object or change, from NATS also merge-patch. Required.`},
 	{"nats", mapping(natsLogKeys), optional, `A JetStream stream of a NATS server.`},
 	{"kafka", mapping(kafkaLogKeys).Without("nats"), optional, `A topic of a Kafka cluster, or several.`},
 }
@@ -212,11 +212,17 @@ var intoKeys = []rule{
 }
 
 var deletesKeys = []rule{
-	{"enabled", aSwitch, "true", `false deletes nothing: objects that are gone in the log's cluster stay.`},
+	{"enabled", aSwitch, "true", `false: objects that are gone in the log's cluster stay. One that was
+		made again there is replaced all the same. A Namespace or a CustomResourceDefinition is deleted when only objects
+		are left in it that end with it, or that controllers make: the others have to be listed for that.`},
 	{"deselected", choice("keep", "delete"), "keep", `What becomes of an object that exists in the log's cluster and that
 		its pipeline does not select any more.`},
-	{"limit", aLimit, "20%", `The most deletions in an hour: a part of the replica's objects in percent, of which 5 are
-		always allowed, or a number. Above it deletions wait until the replica is resumed. 100% is no limit.`},
+	{"limit", aLimit, "20%", `The most deletions in an hour, of objects that are as old as minAge: a part of the
+		replica's objects in percent, of which 5 are always allowed, or a number. Above it all deletions wait until
+		the replica is resumed. 100% is no limit.`},
+	{"minAge", aDuration.OrZero(), "1h", `How old an object has to be for its deletion to count for limit: with 1h what
+		was made and deleted within the hour does not count, as the Jobs of a CI system. 0s counts all, so that
+		emptying a namespace that is younger than an hour is held, too.`},
 }
 
 var natsLogKeys = slices.Concat([]rule{natsServersKey, {"stream", aStream, "KUBERNETES", `The JetStream stream.`}},

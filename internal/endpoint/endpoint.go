@@ -40,12 +40,13 @@ func Shown(server string) string {
 	return scheme + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
-// Known answers 403 to what comes to the loopback address for a host that is neither an address, nor localhost, nor
-// that of listen, which the server was told to listen at: anybody's name may lead there (DNS rebinding), and a page of
-// another site would be of the same origin then. What comes from elsewhere may be for any name, such as that of a
-// Service.
-func Known(listen string, next http.Handler) http.Handler {
+// Guarded serves next to browsers, too: it answers 403 to requests that change something and that a browser makes for a
+// page of another site. So that such a page cannot be of the same origin (DNS rebinding), it answers 403 to all that
+// comes to the loopback address for a host that is neither an address, nor localhost, nor that of listen, which the
+// server was told to listen at. What comes from elsewhere may be for any name, such as that of a Service.
+func Guarded(listen string, next http.Handler) http.Handler {
 	name := hostOf(listen)
+	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)
 		if !onLoopback(r) || net.ParseIP(host) != nil || strings.EqualFold(host, "localhost") ||

@@ -86,7 +86,7 @@ func answer(guard func(http.Handler) http.Handler, r *http.Request) int {
 }
 
 // A page of another site may have its own name lead to 127.0.0.1, and is of the same origin as the bridge then.
-func TestKnown_refuses_names_that_anybody_may_have_lead_to_the_loopback_address(t *testing.T) {
+func TestGuarded_refuses_names_that_anybody_may_have_lead_to_the_loopback_address(t *testing.T) {
 	for _, c := range []struct {
 		host, local, listen string
 		want                int
@@ -103,8 +103,31 @@ func TestKnown_refuses_names_that_anybody_may_have_lead_to_the_loopback_address(
 		{"bridge.test:8080", "127.0.0.1", "bridge.test:8080", 200},
 		{"bridge.events.svc:8080", "10.1.2.3", ":8080", 200},
 	} {
-		guard := func(next http.Handler) http.Handler { return Known(c.listen, next) }
+		guard := func(next http.Handler) http.Handler { return Guarded(c.listen, next) }
 		assert.Equal(t, c.want, answer(guard, to(c.local, http.MethodGet, c.host)), "%+v", c)
+	}
+}
+
+// A browser says for which site's page it asks; a program says nothing.
+func TestGuarded_refuses_changes_that_a_page_of_another_site_asks_for(t *testing.T) {
+	for _, c := range []struct {
+		method, header, value string
+		want                  int
+	}{
+		{http.MethodPost, "Sec-Fetch-Site", "cross-site", 403},
+		{http.MethodPost, "Sec-Fetch-Site", "same-site", 403},
+		{http.MethodPost, "Origin", "http://attacker.example", 403},
+		{http.MethodPost, "Sec-Fetch-Site", "same-origin", 200},
+		{http.MethodPost, "Origin", "http://127.0.0.1:8080", 200},
+		{http.MethodPost, "", "", 200},
+		{http.MethodGet, "Sec-Fetch-Site", "cross-site", 200},
+	} {
+		r := to("127.0.0.1", c.method, "127.0.0.1:8080")
+		if c.header != "" {
+			r.Header.Set(c.header, c.value)
+		}
+		guard := func(next http.Handler) http.Handler { return Guarded("127.0.0.1:8080", next) }
+		assert.Equal(t, c.want, answer(guard, r), "%+v", c)
 	}
 }
 

@@ -161,13 +161,19 @@ func replicas() []Metric {
 		},
 		{
 			Name: "replica_lag_seconds", Type: Gauge, Labels: []string{"replica"}, Optional: true,
-			Help: "With replicas, how long ago the oldest event was recorded that is not handled; 0 where there is none.",
-			Look: "It is how far the target is behind the source.",
+			Help: "With replicas, how long ago the oldest event was recorded that is not handled, or for how long the log has " +
+				"not answered, if that is longer; 0 where neither is so.",
+			Look: "It is how far the target may be behind the source.",
 		},
 		{
 			Name: "replica_pending_objects", Type: Gauge, Labels: []string{"replica"}, Optional: true,
 			Help: "With replicas, objects with events that are not handled.",
 			Look: "It grows while the target cannot be written to.",
+		},
+		{
+			Name: "replica_failing_seconds", Type: Gauge, Labels: []string{"replica"}, Optional: true,
+			Help: "With replicas, for how long something has failed that the replica needs; 0 where nothing does.",
+			Look: "`replicate status` says what it is: the target does not let a resource be listed, for example.",
 		},
 		{
 			Name: "replica_objects", Type: Gauge, Labels: []string{"replica"}, Optional: true,

@@ -36,6 +36,7 @@ func Settings() []Setting {
 		{"bufferRatio", "0.9"},
 		{"retriesPerSecond", "1"},
 		{"watchRestarts", "20"},
+		{"replicaLagSeconds", "120"},
 		{"runbookURL", "https://github.com/kube-eventbridge/kube-eventbridge/blob/main/docs/operations.md"},
 	}
 }
@@ -45,6 +46,7 @@ const (
 	byProcess  = "namespace, job"
 	byPipeline = byProcess + ", pipeline"
 	byStream   = byPipeline + ", stream"
+	byReplica  = byProcess + ", replica"
 )
 
 // happened is true where a counter has risen in the window, or is younger than that and not 0: what a process counts
@@ -55,7 +57,9 @@ func happened(by, counter, window string) string {
 }
 
 // Alerts returns all alerting rules.
-func Alerts() []Alert { return slices.Concat(deliveryAlerts(), lossAlerts(), processAlerts()) }
+func Alerts() []Alert {
+	return slices.Concat(deliveryAlerts(), lossAlerts(), processAlerts(), replicaAlerts())
+}
 
 func deliveryAlerts() []Alert {
 	return []Alert{
@@ -196,6 +200,43 @@ func processAlerts() []Alert {
 			Expr:        "kube_eventbridge_config_last_reload_successful == 0",
 			Summary:     "{{ $labels.instance }} has refused its changed configuration file.",
 			Description: "It goes on with the one before; a restart would not.",
+		},
+	}
+}
+
+// replicaAlerts are of replicas. The process that leads tells of them; of a standby there is only that it does not run
+// them.
+func replicaAlerts() []Alert {
+	const intended = `{reason!~"deletes-disabled|deselected|detached|held|left-out"}`
+	return []Alert{
+		{
+			Name: "KubeEventbridgeReplicaNotRunning", For: "2m", Severity: critical,
+			Expr:    "max by (" + byReplica + ") (kube_eventbridge_replica_running) == 0",
+			Summary: "No process of {{ $labels.job }} keeps replica {{ $labels.replica }}.",
+			Description: "Nothing is written for it. No process leads, or the replica has ended, or it cannot begin; " +
+				"`kube-eventbridge status` says which.",
+		},
+		{
+			Name: "KubeEventbridgeReplicaLagging", For: "3m", Severity: critical,
+			Expr:    "max by (" + byReplica + ") (kube_eventbridge_replica_lag_seconds) > %replicaLagSeconds%",
+			Summary: "Replica {{ $labels.replica }} is {{ $value | humanizeDuration }} behind its log.",
+			Description: "Its log does not answer, or the cluster that it writes to does not take writes as fast as they " +
+				"come. Nothing is lost.",
+		},
+		{
+			Name: "KubeEventbridgeReplicaHeld", For: "1m", Severity: critical,
+			Expr: "max by (" + byReplica +
+				") (kube_eventbridge_replica_held_deletes + kube_eventbridge_replica_held_epoch) > 0",
+			Summary: "Replica {{ $labels.replica }} waits for a person.",
+			Description: "More objects went in an hour than the limit allows, or the source was restored or rebuilt. Deletes, " +
+				"or all writes, wait for `kube-eventbridge replicate resume`.",
+		},
+		{
+			Name: "KubeEventbridgeReplicaObjectsParked", For: "15m", Severity: warning,
+			Expr:    "max by (" + byReplica + ", reason) (kube_eventbridge_replica_parked_objects" + intended + ") > 0",
+			Summary: "{{ $value }} objects of replica {{ $labels.replica }} are not as in the source: {{ $labels.reason }}.",
+			Description: "Each waits for what the reason says, and is tried again. `kube-eventbridge replicate status` names " +
+				"them.",
 		},
 	}
 }

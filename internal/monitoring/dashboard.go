@@ -49,6 +49,11 @@ func quantiles(histogram string) []line {
 	return out
 }
 
+// replicas returns an aggregation of what is told of replicas.
+func replicas(aggregate, by, metric string) string {
+	return fmt.Sprintf("%s by (%s) (kube_eventbridge_replica_%s{%s})", aggregate, by, metric, selected)
+}
+
 // each returns an aggregation of a gauge.
 func each(aggregate, by, gauge string) string {
 	return fmt.Sprintf("%s by (%s) (%s{%s})", aggregate, by, gauge, selectedPipeline)
@@ -119,6 +124,26 @@ func sections() []section {
 				{"retries {{pipeline}}", increase("pipeline", "kube_eventbridge_publish_retries_total")},
 				{"{{reason}} {{stream}}", increase("reason, stream", "kube_eventbridge_watch_restarts_total")},
 				{"relists {{stream}}", increase("stream", "kube_eventbridge_relists_total")},
+			}},
+		}},
+		{"Replicas", []graph{
+			{
+				title: "Behind the log", unit: "s", width: 6,
+				about: "Also grows while the log does not answer.",
+				lines: []line{{"{{replica}}", replicas("max", "replica", "lag_seconds")}},
+			},
+			{title: "Writes, by result", unit: "ops", width: 6, lines: []line{{
+				"{{replica}} {{result}}",
+				"sum by (replica, result) (rate(kube_eventbridge_replica_writes_total{" + selected + "}[$__rate_interval]))",
+			}}},
+			{
+				title: "Objects that wait, by reason", unit: "short", width: 6,
+				lines: []line{{"{{replica}} {{reason}}", replicas("max", "replica, reason", "parked_objects")}},
+			},
+			{title: "Held for a person", unit: "short", width: 6, lines: []line{
+				{"deletes {{replica}}", "max by (replica) (kube_eventbridge_replica_parked_objects{" + selected +
+					`,reason="held"})`},
+				{"all writes {{replica}}", replicas("max", "replica", "held_epoch")},
 			}},
 		}},
 		{"Resources", []graph{

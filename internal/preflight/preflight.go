@@ -12,11 +12,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	checkpointkafka "github.com/kube-eventbridge/kube-eventbridge/checkpoint/kafka"
 	checkpointnats "github.com/kube-eventbridge/kube-eventbridge/checkpoint/nats"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/rbac"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	sinkkafka "github.com/kube-eventbridge/kube-eventbridge/sink/kafka"
@@ -49,6 +51,9 @@ func Check(ctx context.Context, cfg *config.Config, userAgent string) (Findings,
 type checkup struct {
 	cfg       *config.Config
 	userAgent string
+	// api is the API server, and uid the cluster's as far as it is told.
+	api *rest.Config
+	uid string
 	Findings
 }
 
@@ -61,6 +66,7 @@ func (c *checkup) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.uid = uid
 	for i := range c.cfg.Pipelines {
 		p := &c.cfg.Pipelines[i]
 		path := fmt.Sprintf("pipelines[%d]", i)
@@ -94,6 +100,7 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 	if err != nil {
 		return "", err
 	}
+	c.api = at
 	client, err := kube.NewClient(at)
 	if err != nil {
 		return "", err
@@ -103,7 +110,11 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 	if err != nil {
 		return "", err
 	}
-	uid, err = client.ClusterUID(ctx)
+	if len(c.cfg.Pipelines) > 0 {
+		uid, err = client.ClusterUID(ctx)
+	} else { // replicas need no uid, and an answer tells as much
+		_, err = client.Allowed(ctx, kube.Action{Verb: "list", Resource: "namespaces"})
+	}
 	switch {
 	case apierrors.IsForbidden(err):
 		add(&c.Problems, "kubernetes", "%v; %s", err, granted)
@@ -133,81 +144,82 @@ func (c *checkup) checkAPI(ctx context.Context) (uid string, err error) {
 			if found, ok := c.checkResource(discovery, path, r); ok {
 				found = c.checkMeaning(ctx, catalog, path, r, found)
 				before = c.checkShared(path, before, resolved{r, found})
-				c.checkPermissions(ctx, client, path, r, found)
+				c.checkReads(ctx, client, path, r, found)
 				c.checkSelector(ctx, client, path, r)
 			}
 		}
 	}
-	c.checkLease(ctx, client)
+	for i := range c.cfg.Replicas {
+		c.checkWrites(ctx, client, fmt.Sprintf("replicas[%d]", i), &c.cfg.Replicas[i])
+	}
+	if len(c.cfg.Replicas) > 0 {
+		c.checkAllowed(ctx, client, &c.Warnings, "replicas", rbac.Follows())
+	}
+	c.checkOwn(ctx, client)
 	return uid, nil
 }
 
-// checkLease asks whether the process may stand for its lease.
-func (c *checkup) checkLease(ctx context.Context, client *kube.Client) {
-	e := c.cfg.LeaderElection
-	if e == nil {
+// checkOwn asks whether the process may stand for its leases, and write the ConfigMaps of its replicas.
+func (c *checkup) checkOwn(ctx context.Context, client *kube.Client) {
+	path := "leaderElection"
+	switch {
+	case c.cfg.LeaderElection != nil:
+	case len(c.cfg.Replicas) > 0:
+		path = "replicas"
+	default:
 		return
 	}
-	const path = "leaderElection"
-	namespace, err := wiring.LeaseNamespace(c.cfg)
+	namespace, err := wiring.OwnNamespace(c.cfg)
 	if err != nil {
 		add(&c.Problems, path, "%v", err)
 		return
 	}
-	for _, verb := range []string{"get", "create", "update"} {
-		a := kube.Action{
-			Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace,
-			Name: e.ResourceName,
-		}
-		if verb == "create" {
-			a.Name = ""
-		}
-		allowed, err := client.Allowed(ctx, a)
-		switch {
-		case err != nil:
-			add(&c.Unreached, path, "the API server does not say whether %s leases is allowed: %v", verb, err)
-		case !allowed:
-			add(&c.Problems, path, "the user of the kubeconfig may not %s lease %s in %s; %s", verb, e.ResourceName,
-				scopeName(namespace), granted)
-		}
-	}
+	c.checkAllowed(ctx, client, &c.Problems, path, wiring.OwnAccess(c.cfg, namespace))
 }
 
-// checkPermissions asks whether a resource may be read.
-func (c *checkup) checkPermissions(
+// checkAllowed asks whether requests are allowed, and adds those that are not: one line for each resource.
+func (c *checkup) checkAllowed(
+	ctx context.Context, client *kube.Client, to *config.Problems, path string, all []rbac.Access,
+) {
+	var on rbac.Access // without its verb
+	var lacking []string
+	tell := func() {
+		if len(lacking) > 0 {
+			add(to, path, "the user of the kubeconfig may not %s %s in %s; %s", strings.Join(lacking, ", "),
+				strings.TrimSpace(on.GroupResource()+" "+on.Name), scopeName(on.Namespace), granted)
+		}
+	}
+	for _, a := range all {
+		allowed, err := client.Allowed(ctx, kube.Action(a))
+		if err != nil {
+			add(&c.Unreached, path, "the API server does not say whether %s %s is allowed: %v", a.Verb, a.GroupResource(), err)
+			return
+		}
+		verb := a.Verb
+		if a.Verb = ""; a != on {
+			tell()
+			on, lacking = a, nil
+		}
+		if !allowed {
+			lacking = append(lacking, verb)
+		}
+	}
+	tell()
+}
+
+// checkReads asks whether a resource may be read.
+func (c *checkup) checkReads(
 	ctx context.Context, client *kube.Client, path string, r *config.Resource, found source.Resource,
 ) {
 	for _, ns := range wiring.ScopesOf(r) {
-		for _, verb := range []string{"list", "watch"} {
-			allowed, err := client.Allowed(ctx, kube.Action{
-				Verb: verb, Group: found.Group, Resource: found.Resource,
-				Namespace: ns,
-			})
-			switch {
-			case err != nil:
-				add(&c.Unreached, path, "the API server does not say whether %s %s is allowed: %v", verb, r.Resource, err)
-			case !allowed:
-				add(&c.Problems, path, "the user of the kubeconfig may not %s %s in %s; %s", verb, r.Resource, scopeName(ns),
-					granted)
-			}
-		}
+		c.checkAllowed(ctx, client, &c.Problems, path, rbac.Reads(found.Group, found.Resource, ns))
 	}
 }
 
 // checkSelector asks whether the namespaces may be read that an entry selects from.
 func (c *checkup) checkSelector(ctx context.Context, client *kube.Client, path string, r *config.Resource) {
-	if r.NamespaceSelector == "" {
-		return
-	}
-	for _, verb := range []string{"list", "watch"} {
-		allowed, err := client.Allowed(ctx, kube.Action{Verb: verb, Resource: "namespaces"})
-		switch {
-		case err != nil:
-			add(&c.Unreached, path+".namespaceSelector", "the API server does not say whether %s namespaces is allowed: %v",
-				verb, err)
-		case !allowed:
-			add(&c.Problems, path+".namespaceSelector", "the user of the kubeconfig may not %s namespaces; %s", verb, granted)
-		}
+	if r.NamespaceSelector != "" {
+		c.checkAllowed(ctx, client, &c.Problems, path+".namespaceSelector", rbac.Reads("", "namespaces", ""))
 	}
 }
 

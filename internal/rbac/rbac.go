@@ -7,21 +7,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 )
-
-// Any stands for all groups, or for all resources of a group.
-const Any = "*"
-
-// Read is a resource that is listed and watched.
-type Read struct {
-	// Each of the two may be Any.
-	Group, Resource string
-	// Namespace is empty for all of them, and for a resource that is in none.
-	Namespace string
-}
-
-// Lease is one by which processes agree who leads.
-type Lease struct{ Namespace, Name string }
 
 // Names are what the objects are called, and whom they are for.
 type Names struct {
@@ -74,81 +61,57 @@ const (
 	apiVersion = apiGroup + "/v1"
 )
 
-// covers reports whether whoever may read r may read o too.
-func (r Read) covers(o Read) bool {
-	group := r.Group == o.Group || r.Group == Any
-	resource := r.Resource == o.Resource || r.Resource == Any
-	return group && resource && (r.Namespace == "" || r.Namespace == o.Namespace)
-}
+// thing is what a rule allows verbs on.
+type thing struct{ group, resource, name string }
 
-// definitions are what tells that resources come and go.
-var definitions = []Read{
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
-	{Group: "apiregistration.k8s.io", Resource: "apiservices"},
-}
-
-// Least returns the roles that a bridge needs for what it reads, without any rule that it can do without, and their
-// bindings. Everything but what it reads is a get of the namespace kube-system, whose uid tells clusters apart, and
-// where all resources of a group are read, of the definitions that say which those are; what each authenticated user
-// may do, as discovery, is in no rule. A lease, which may be nil, may be made, and that one be read and changed.
-func Least(reads []Read, lease *Lease, n Names) []Object {
-	var look []Rule
-	if slices.ContainsFunc(reads, func(r Read) bool { return r.Resource == Any }) {
-		reads = append(slices.Clone(reads), definitions...)
-		for _, d := range definitions {
-			look = append(look, Rule{APIGroups: []string{d.Group}, Resources: []string{d.Resource}, Verbs: []string{"get"}})
-		}
+// Least returns the roles that allow what is needed and nothing else, without any rule that another one makes
+// superfluous, and their bindings. What each authenticated user may do, as discovery, is for the caller to leave out.
+func Least(needed []Access, n Names) []Object {
+	all := make(map[Access]struct{}, len(needed))
+	for _, a := range needed {
+		all[a] = struct{}{}
 	}
-	within := map[string]map[Read]bool{"": {}}
-	for i, r := range reads {
-		covered := func(o Read) bool { return o != r && o.covers(r) }
-		if slices.Contains(reads[:i], r) || slices.ContainsFunc(reads, covered) {
+	within := map[string]map[thing][]string{}
+	for a := range all {
+		if a.isCovered(all) {
 			continue
 		}
-		if within[r.Namespace] == nil {
-			within[r.Namespace] = map[Read]bool{}
+		if within[a.Namespace] == nil {
+			within[a.Namespace] = map[thing][]string{}
 		}
-		within[r.Namespace][Read{Group: r.Group, Resource: r.Resource}] = true
+		at := thing{a.Group, a.Resource, a.Name}
+		within[a.Namespace][at] = append(within[a.Namespace][at], a.Verb)
 	}
-	everywhere := within[""]
-	delete(within, "")
-	identify := Rule{
-		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"},
-		Verbs: []string{"get"},
-	}
-	objects := n.grant("", slices.Concat([]Rule{identify}, look, rules(everywhere)))
-	if lease != nil && within[lease.Namespace] == nil {
-		within[lease.Namespace] = nil
-	}
+	var objects []Object
 	for _, namespace := range slices.Sorted(maps.Keys(within)) {
-		objects = append(objects, n.grant(namespace, append(rules(within[namespace]), lease.rules(namespace)...))...)
+		objects = append(objects, n.grant(namespace, rules(within[namespace]))...)
 	}
 	return objects
 }
 
-// rules allow to stand for a lease in a namespace. What is to be made cannot be named.
-func (l *Lease) rules(namespace string) []Rule {
-	if l == nil || l.Namespace != namespace {
-		return nil
-	}
-	groups, leases := []string{"coordination.k8s.io"}, []string{"leases"}
-	return []Rule{
-		{APIGroups: groups, Resources: leases, Verbs: []string{"create"}},
-		{APIGroups: groups, Resources: leases, ResourceNames: []string{l.Name}, Verbs: []string{"get", "update"}},
-	}
-}
-
-// rules allow to read resources: one rule for each group.
-func rules(reads map[Read]bool) []Rule {
-	byGroup := map[string][]string{}
-	for r := range reads {
-		byGroup[r.Group] = append(byGroup[r.Group], r.Resource)
+// rules allow verbs: those on objects that are named come first. Resources of a group that need the same are in one
+// rule.
+func rules(verbs map[thing][]string) []Rule {
+	type same struct{ group, name, verbs string }
+	resources := map[same][]string{}
+	for at, all := range verbs {
+		slices.SortFunc(all, func(a, b string) int { return slices.Index(verbOrder, a) - slices.Index(verbOrder, b) })
+		of := same{at.group, at.name, strings.Join(all, " ")}
+		resources[of] = append(resources[of], at.resource)
 	}
 	var all []Rule
-	for _, group := range slices.Sorted(maps.Keys(byGroup)) {
-		slices.Sort(byGroup[group])
-		all = append(all, Rule{APIGroups: []string{group}, Resources: byGroup[group], Verbs: []string{"list", "watch"}})
+	for of, plurals := range resources {
+		slices.Sort(plurals)
+		r := Rule{APIGroups: []string{of.group}, Resources: plurals, Verbs: strings.Fields(of.verbs)}
+		if of.name != "" {
+			r.ResourceNames = []string{of.name}
+		}
+		all = append(all, r)
 	}
+	slices.SortFunc(all, func(a, b Rule) int {
+		return cmp.Or(len(b.ResourceNames)-len(a.ResourceNames), slices.Compare(a.APIGroups, b.APIGroups),
+			slices.Compare(a.Resources, b.Resources), slices.Compare(a.ResourceNames, b.ResourceNames))
+	})
 	return all
 }
 

@@ -34,101 +34,145 @@ func said(objects []Object) (allowed, bound []string) {
 	return allowed, bound
 }
 
-func TestLeast_allows_what_is_read_and_nothing_else(t *testing.T) {
-	reads := []Read{
-		{"", "pods", "web"},
-		{"apps", "deployments", ""},
-		{"apps", "daemonsets", ""},
-		{"apps", "deployments", "web"}, // is read everywhere already
-		{"", "configmaps", "web"},
-		{"", "configmaps", "shop"},
-		{"", "pods", "web"},
+// reads returns what it takes to read: each text is "namespace group/resource", without a namespace for all.
+func reads(texts ...string) (all []Access) {
+	for _, text := range texts {
+		namespace, name, found := strings.Cut(text, " ")
+		if !found {
+			namespace, name = "", text
+		}
+		group, resource, _ := strings.Cut(name, "/")
+		all = append(all, Reads(group, resource, namespace)...)
 	}
-	allowed, bound := said(Least(reads, nil, Names{Role: "r", Account: "bridge"}))
+	return all
+}
+
+func TestLeast_allows_what_is_read_and_nothing_else(t *testing.T) {
+	needed := slices.Concat(Identify(), reads("web /pods", "apps/deployments", "apps/daemonsets",
+		"web apps/deployments", // is read everywhere already
+		"web /configmaps", "shop /configmaps", "web /pods"))
+	allowed, bound := said(Least(needed, Names{Role: "r", Account: "bridge"}))
 	want := " get /namespaces kube-system, list apps/daemonsets, list apps/deployments, watch apps/daemonsets, watch " +
 		"apps/deployments,shop list /configmaps,shop watch /configmaps,web list /configmaps,web list /pods,web watch " +
 		"/configmaps,web watch /pods"
 	assert.Equal(t, want, strings.Join(allowed, ","))
 	assert.Equal(t, " default/bridge to ClusterRole r,shop default/bridge to Role r,web default/bridge to Role r",
 		strings.Join(bound, ","), "bound")
-	_, bound = said(Least(reads, nil, Names{Role: "r"}))
+	_, bound = said(Least(needed, Names{Role: "r"}))
 	assert.Nil(t, bound, "bound")
 }
 
 func TestLeast_allows_to_stand_for_a_lease(t *testing.T) {
 	for _, c := range []struct {
-		reads []Read
-		want  string
+		reads       []string
+		first, last string
 	}{
-		{nil, "get /namespaces kube-system"},
-		{[]Read{{"", "pods", "ops"}}, "get /namespaces kube-system,ops list /pods,ops watch /pods"},
+		{nil, "", ""},
+		{[]string{"ops /pods"}, "", ",ops list /pods,ops watch /pods"},
 		{
-			[]Read{{"coordination.k8s.io", "leases", ""}},
-			"get /namespaces kube-system, list coordination.k8s.io/leases, watch coordination.k8s.io/leases",
+			[]string{"coordination.k8s.io/leases"},
+			" list coordination.k8s.io/leases, watch coordination.k8s.io/leases,", "",
 		},
 	} {
-		allowed, bound := said(Least(c.reads, &Lease{"ops", "bridge"}, Names{Role: "r", Account: "bridge"}))
-		want := " " + c.want +
-			",ops create coordination.k8s.io/leases,ops get coordination.k8s.io/leases bridge,ops update " +
-			"coordination.k8s.io/leases bridge"
-		assert.Equal(t, want, strings.Join(allowed, ","))
-		assert.Equal(t, " default/bridge to ClusterRole r,ops default/bridge to Role r", strings.Join(bound, ","),
-			"bound")
+		allowed, _ := said(Least(append(reads(c.reads...), Leads("ops", "bridge")...), Names{Role: "r"}))
+		want := c.first + "ops get coordination.k8s.io/leases bridge,ops update coordination.k8s.io/leases bridge" +
+			c.last + ",ops create coordination.k8s.io/leases"
+		assert.ElementsMatch(t, strings.Split(want, ","), allowed)
 	}
 }
 
-// Whatever is read is allowed once, and each thing that is allowed is read.
+func TestLeast_allows_a_replica_to_write(t *testing.T) {
+	for name, c := range map[string]struct {
+		needed []Access
+		want   string
+	}{
+		"a namespace": {
+			slices.Concat(Writes("", "configmaps", "shop", false), Remembers("ops", "a")),
+			"ops get /configmaps a,ops update /configmaps a,ops create /configmaps,shop get /configmaps,shop list " +
+				"/configmaps,shop watch /configmaps,shop create /configmaps,shop update /configmaps,shop patch " +
+				"/configmaps,shop delete /configmaps",
+		},
+		"what is its own among what it writes": {
+			slices.Concat(Writes("", "configmaps", "", false), Remembers("ops", "a")),
+			" get /configmaps, list /configmaps, watch /configmaps, create /configmaps, update /configmaps, patch " +
+				"/configmaps, delete /configmaps",
+		},
+		"what is read everywhere": {
+			slices.Concat(Identify(), reads("/pods"), Writes("", "pods", "shop", true)),
+			" get /namespaces kube-system, list /pods, watch /pods,shop get /pods,shop create /pods,shop update " +
+				"/pods,shop patch /pods,shop delete /pods,shop patch /pods/status",
+		},
+		"bindings": {
+			Writes("rbac.authorization.k8s.io", "rolebindings", "shop", false),
+			"shop bind rbac.authorization.k8s.io/clusterroles,shop bind rbac.authorization.k8s.io/roles,shop get " +
+				"rbac.authorization.k8s.io/rolebindings,shop list rbac.authorization.k8s.io/rolebindings,shop watch " +
+				"rbac.authorization.k8s.io/rolebindings,shop create rbac.authorization.k8s.io/rolebindings,shop update " +
+				"rbac.authorization.k8s.io/rolebindings,shop patch rbac.authorization.k8s.io/rolebindings,shop delete " +
+				"rbac.authorization.k8s.io/rolebindings",
+		},
+	} {
+		allowed, _ := said(Least(c.needed, Names{Role: "r"}))
+		assert.Equal(t, c.want, strings.Join(allowed, ","), name)
+	}
+}
+
+// Whatever is needed is allowed once, and each thing that is allowed is needed.
 func TestLeast_has_no_rule_too_many_and_none_too_few(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		reads := rapid.SliceOf(rapid.Custom(func(rt *rapid.T) Read {
-			return Read{
-				rapid.SampledFrom([]string{"", "apps", "x.io"}).Draw(rt, "group"),
-				rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "resource"),
-				rapid.SampledFrom([]string{"", "", "n", "m"}).Draw(rt, "namespace"),
+		needed := rapid.SliceOf(rapid.Custom(func(rt *rapid.T) Access {
+			return Access{
+				Group:     rapid.SampledFrom([]string{"", "apps", "x.io"}).Draw(rt, "group"),
+				Resource:  rapid.SampledFrom([]string{"a", "b", "a/status"}).Draw(rt, "resource"),
+				Namespace: rapid.SampledFrom([]string{"", "", "n", "m"}).Draw(rt, "namespace"),
+				Name:      rapid.SampledFrom([]string{"", "", "x"}).Draw(rt, "name"),
+				Verb:      rapid.SampledFrom([]string{"get", "list", "delete"}).Draw(rt, "verb"),
 			}
-		})).Draw(rt, "reads")
-		allowed, _ := said(Least(reads, nil, Names{Role: "r"}))
-		want := map[string]bool{" get /namespaces kube-system": true}
-		for _, r := range reads {
-			if slices.Contains(reads, Read{r.Group, r.Resource, ""}) {
-				r.Namespace = ""
+		})).Draw(rt, "needed")
+		allowed, _ := said(Least(needed, Names{Role: "r"}))
+		want := map[string]bool{}
+		for _, a := range needed {
+			everywhere, anyName, any := a, a, a
+			everywhere.Namespace, anyName.Name = "", ""
+			any.Namespace, any.Name = "", ""
+			for _, wider := range []Access{everywhere, anyName, any} {
+				if slices.Contains(needed, wider) {
+					a = wider
+				}
 			}
-			for _, verb := range []string{"list", "watch"} {
-				want[fmt.Sprintf("%s %s %s/%s", r.Namespace, verb, r.Group, r.Resource)] = true
-			}
+			want[strings.TrimSpace(fmt.Sprintf("%s.%s %s/%s %s", a.Namespace, a.Verb, a.Group, a.Resource, a.Name))] = true
 		}
-		assert.Len(rt, allowed, len(want), "allowed, %d needed: %v for %v", len(want), allowed, reads)
+		assert.Len(rt, allowed, len(want), "allowed, %d needed: %v for %v", len(want), allowed, needed)
 		for _, a := range allowed {
-			assert.True(rt, want[a], "%q is not needed for %v", a, reads)
+			assert.True(rt, want[strings.Replace(a, " ", ".", 1)], "%q is not needed for %v", a, needed)
 		}
 	})
 }
 
 // What a wildcard allows needs no rule of its own, and what it takes to follow resources is allowed with it.
 func TestLeast_allows_a_wildcard_all_of_its_group_and_the_definitions(t *testing.T) {
-	const look = " get /namespaces kube-system, get apiextensions.k8s.io/customresourcedefinitions, get " +
-		"apiregistration.k8s.io/apiservices,"
-	const definitions = " list apiextensions.k8s.io/customresourcedefinitions, watch " +
-		"apiextensions.k8s.io/customresourcedefinitions, list apiregistration.k8s.io/apiservices, watch " +
+	const definitions = " get apiextensions.k8s.io/customresourcedefinitions, list " +
+		"apiextensions.k8s.io/customresourcedefinitions, watch apiextensions.k8s.io/customresourcedefinitions, get " +
+		"apiregistration.k8s.io/apiservices, list apiregistration.k8s.io/apiservices, watch " +
 		"apiregistration.k8s.io/apiservices"
 	for name, c := range map[string]struct {
-		reads []Read
+		reads []string
 		want  string
 	}{
 		"a group": {
-			[]Read{{"x.io", Any, ""}, {"x.io", "as", ""}, {"x.io", "as", "web"}, {"", "pods", "web"}},
-			look + definitions + ", list x.io/*, watch x.io/*,web list /pods,web watch /pods",
+			[]string{"x.io/*", "x.io/as", "web x.io/as", "web /pods"},
+			definitions + ", list x.io/*, watch x.io/*,web list /pods,web watch /pods",
 		},
 		"all groups": {
-			[]Read{{Any, Any, ""}, {"x.io", Any, ""}, {"", "pods", "web"}},
-			look + " list */*, watch */*",
+			[]string{"*/*", "x.io/*", "web /pods"},
+			" list */*, watch */*, get apiextensions.k8s.io/customresourcedefinitions, get " +
+				"apiregistration.k8s.io/apiservices",
 		},
 		"a group in one place": {
-			[]Read{{"x.io", Any, "web"}, {"x.io", "as", "web"}, {"x.io", "as", "shop"}},
-			look + definitions + ",shop list x.io/as,shop watch x.io/as,web list x.io/*,web watch x.io/*",
+			[]string{"web x.io/*", "web x.io/as", "shop x.io/as"},
+			definitions + ",shop list x.io/as,shop watch x.io/as,web list x.io/*,web watch x.io/*",
 		},
 	} {
-		allowed, _ := said(Least(c.reads, nil, Names{Role: "r"}))
+		allowed, _ := said(Least(reads(c.reads...), Names{Role: "r"}))
 		assert.Equal(t, c.want, strings.Join(allowed, ","), name)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/fields"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
@@ -33,7 +34,7 @@ var parkedBy = map[write.Outcome]plan.Reason{
 
 // after does what follows from the answer to a write. Wanted is what was written; nil for a deletion.
 func (o *object) after(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
-	o.counts.add(string(a.Outcome))
+	o.counts.Add(string(a.Outcome))
 	switch a.Outcome { //nolint:exhaustive // parkedBy has the others
 	case write.Done:
 		return o.done(ctx, do, a, wanted)
@@ -85,6 +86,10 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 	if actual.Owner != keys.Ours || actual.Applied != o.row.Desired.Sequence || actual.Origin != o.row.Desired.Origin {
 		return o.parkAWhile(waiting.Denied, "the API server does not keep the label and the annotations of the replica")
 	}
+	if len(o.yielded) > 0 {
+		return o.park(waiting.Conflict, "other managers have "+strings.Join(o.yielded, ", ")+"; all else is written")
+	}
+	o.parked.Remove(o.id)
 	return again
 }
 
@@ -118,7 +123,10 @@ func (o *object) look(ctx context.Context, do plan.Do, wanted map[string]any) re
 
 // existing does what the file says about an object that is there and is not ours.
 func (o *object) existing(ctx context.Context, actual keys.Actual, wanted map[string]any) result {
+	metadata, _ := wanted["metadata"].(map[string]any)
 	switch {
+	case o.isSource(actual, member(metadata, "annotations", clean.OriginUID)):
+		return waits
 	case actual.Terminating:
 		return o.parkAWhile(plan.IsTerminating, "an object of somebody else")
 	case o.cfg.Existing == plan.Adopt:
@@ -130,6 +138,18 @@ func (o *object) existing(ctx context.Context, actual keys.Actual, wanted map[st
 	default:
 		return o.parkAWhile(waiting.Exists, "an object of somebody else has the name")
 	}
+}
+
+// isSource reports whether an object of the target is the one that the log tells of, and not a copy. Then the replica
+// ends: names of clusters can be wrong, uids cannot.
+func (o *object) isSource(actual keys.Actual, uid string) bool {
+	if uid == "" || actual.UID != uid {
+		return false
+	}
+	o.end(fmt.Errorf("%w: it has %s %s with the uid that the log tells; name the cluster that is to be written to with "+
+		"kubernetes.kubeconfig and kubernetes.context, or map each namespace to another one with into.namespaces",
+		errOwnSource, o.res.GroupResource(), o.row.Key.String()))
+	return true
 }
 
 // adopt takes an object over: fields that others own stay theirs, unless the file says force.
@@ -178,7 +198,8 @@ func (o *object) yield(ctx context.Context, a write.Answer, wanted map[string]an
 	if len(left) == 0 {
 		return o.parkAWhile(waiting.Conflict, a.Message)
 	}
-	o.counts.add("yielded")
+	o.counts.Add("yielded")
+	o.yielded = append(o.yielded, left...)
 	return o.apply(ctx, wanted)
 }
 
@@ -198,20 +219,11 @@ func (o *object) refused(ctx context.Context, do plan.Do, a write.Answer, wanted
 		return later
 	case try.Outcome != write.Done:
 		return o.parkAWhile(waiting.Invalid, a.Message)
-	case o.cfg.Recreate:
-		return o.recreate(ctx)
+	case o.cfg.Recreate && !contents.Has(o.res.GroupResource()):
+		return ending{o}.recreate(ctx)
 	default:
 		return o.parkAWhile(waiting.Immutable, a.Message)
 	}
-}
-
-// recreate deletes an object whose change the API server refuses. It is created again when it is gone.
-func (o *object) recreate(ctx context.Context) result {
-	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)
-	if err != nil {
-		return later
-	}
-	return o.after(ctx, plan.Recreate, a, nil)
 }
 
 // writeStatus writes the status where it is a subresource. It returns the object as it is then, and what came of it:
@@ -228,7 +240,7 @@ func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual 
 	if err != nil {
 		return actual, later
 	}
-	o.counts.add("status-" + string(a.Outcome))
+	o.counts.Add("status-" + string(a.Outcome))
 	switch a.Outcome {
 	case write.Done:
 		if object, err := decode(a.Object); err == nil {
@@ -244,10 +256,26 @@ func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual 
 	}
 }
 
-// parkAWhile parks the object, and has it looked at again after a time that grows.
+// parkAWhile parks the object, and has it looked at again after a time that grows. What it waits for may have come
+// before it was parked, and wakes only what is.
 func (o *object) parkAWhile(why plan.Reason, detail string) result {
 	o.park(why, detail)
+	switch {
+	case why == waiting.NoNamespace && o.hasNamespace(&o.row):
+		return later
+	case why == waiting.NoResource:
+		o.targets.catalog.Refresh() // it tells what is new
+	}
 	return waitsAWhile
+}
+
+// parkForOwner parks an object that waits for an owner, unless that has come meanwhile.
+func (o *object) parkForOwner(wanted map[string]any, missing string) result {
+	res := o.park(waiting.NoOwner, missing)
+	if o.remap(wanted) == "" {
+		return later
+	}
+	return res
 }
 
 // remap gives the owners of an object the uids that they have in the target. It returns the first owner that is not

@@ -4,12 +4,9 @@ package replica
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/pmezard/go-difflib/difflib"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
@@ -113,7 +110,7 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 		d.Do, d.Why = "wait", string(waiting.NoResource)
 		return d
 	}
-	action := plan.Decide(row.Desired, row.Actual, false, r.cfg.Config)
+	action := o.decide(false)
 	if action.Do != plan.Leave && r.stopped(&row) {
 		d.Do, d.Why = "wait", string(waiting.HeldEpoch)
 		return d
@@ -127,9 +124,14 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 		d.Do = "delete"
 		if !r.allowed(&row) {
 			d.Why = string(waiting.HeldDelete)
+		} else if kept, err := (ending{o}).kept(ctx); kept != "" || err != nil {
+			d.Do, d.Why = "wait", string(waiting.NotEmpty)
 		}
 	case plan.Recreate:
 		d.Do = "recreate"
+		if wanted, _, _ := o.desired(ctx); wanted == nil && o.parked.Reason(id) == string(waiting.LeftOut) {
+			d.Do = "delete"
+		}
 	default:
 		return o.compareWith(ctx, d, action.Do)
 	}
@@ -138,7 +140,7 @@ func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Differe
 
 // compareWith says what would change in an object that is to be written.
 func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Difference {
-	wanted, _, _ := o.desired(ctx)
+	wanted, uid, _ := o.desired(ctx)
 	if wanted == nil {
 		d.Do, d.Why = "wait", o.parked.Reason(o.id)
 		if d.Why == string(waiting.LeftOut) {
@@ -160,23 +162,10 @@ func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Di
 		return d
 	}
 	actual := o.actualOf(o.res, o.row.Key, object)
-	if actual.Owner == keys.Absent && o.cfg.Existing == plan.Refuse {
+	if o.isSource(actual, uid) || actual.Owner == keys.Absent && o.cfg.Existing == plan.Refuse {
 		d.Do, d.Why = "wait", string(waiting.Exists)
 		return d
 	}
-	d.Do, d.Diff = "change", diff(clean.Project(wanted, object), wanted)
+	d.Do, d.Diff = "change", clean.Diff(wanted, object)
 	return d
-}
-
-func diff(from, to map[string]any) string {
-	before, _ := yaml.Marshal(from) // decoded JSON always has a YAML form
-	after, _ := yaml.Marshal(to)
-	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "target", ToFile: "source",
-		Context: 3,
-	})
-	if err != nil {
-		return fmt.Sprint(err)
-	}
-	return text
 }

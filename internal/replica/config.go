@@ -42,6 +42,8 @@ type Config struct {
 	Force bool
 	// Limit is how many objects may go in an hour.
 	Limit guard.Limit
+	// MinAge is how old an object has to be for its end to count for Limit; 0 counts all.
+	MinAge time.Duration
 	// Follow: a source whose versions begin again is followed. Otherwise the replica stops until a person says so.
 	Follow bool
 	// Recreate: an object whose change the API server refuses, because a field is immutable, is deleted and created.

@@ -27,8 +27,12 @@ func (r learning) learnGap(res *selection.Resource, e *event.Event) {
 
 // checkEpochs stops the replica if any object of a resource says so, before others are written; nil is all resources.
 func (r *run) checkEpochs(res *selection.Resource) {
-	for _, row := range r.table.All() {
-		if (res == nil || row.Resource == res.Number) && r.stopped(&row) {
+	rows := r.table.All()
+	if res != nil {
+		rows = r.table.Of(res.Number)
+	}
+	for _, row := range rows {
+		if r.stopped(&row) {
 			return
 		}
 	}

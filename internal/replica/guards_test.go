@@ -173,6 +173,59 @@ func TestGuard_does_not_count_the_ends_of_what_is_left_out(t *testing.T) {
 	assert.True(t, g.allowed(&row))
 }
 
+// A CI system makes and deletes objects all the time.
+func TestGuard_does_not_count_the_ends_of_what_was_not_there_before(t *testing.T) {
+	for name, c := range map[string]struct {
+		minAge  time.Duration
+		created time.Time
+		allowed bool
+	}{
+		"made within the hour": {time.Hour, noon.Add(-59 * time.Minute), true},
+		"made before":          {time.Hour, noon.Add(-time.Hour), false},
+		"all count":            {0, noon.Add(-time.Minute), false},
+		"nothing says when":    {time.Hour, time.Time{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, func(cfg *Config) { cfg.MinAge = c.minAge })
+			for i, name := range names(7) {
+				g.tell(is(name, at(1, 10)))
+				g.has(name, at(1, 10))
+				e := ended(name, at(1, uint64(20+i)))
+				e.At = noon
+				if !c.created.IsZero() {
+					e.Data = fmt.Sprintf(`{"metadata":{"name":%q,"creationTimestamp":%q}}`, name, c.created.Format(time.RFC3339))
+				}
+				g.tell(e)
+			}
+			row := g.row("c00")
+			assert.Equal(t, c.allowed, g.allowed(&row))
+			assert.Equal(t, !c.allowed, g.deletes.Held())
+		})
+	}
+}
+
+// Once deletes are held, all are.
+func TestGuard_holds_also_what_does_not_count(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.MinAge = time.Hour })
+	for i, name := range names(6) {
+		g.tell(is(name, at(1, 10)))
+		g.has(name, at(1, 10))
+		e := ended(name, at(1, uint64(20+i)))
+		e.At = noon
+		g.tell(e)
+	}
+	young := ended("young", at(1, 40))
+	young.At = noon
+	young.Data = fmt.Sprintf(`{"metadata":{"name":"young","creationTimestamp":%q}}`, noon.Format(time.RFC3339))
+	g.tell(is("young", at(1, 30)), young, is("young", at(1, 50)))
+	young.Version = 60
+	g.tell(young)
+	g.has("young", at(1, 50))
+	row := g.row("young")
+	assert.False(t, g.allowed(&row), "what came back did not count when it went")
+	assert.NotZero(t, g.deletes.Confirmed(), "a person is asked")
+}
+
 func TestCompare_does_not_wait_for_what_cannot_be_listed(t *testing.T) {
 	g := newRig(t, nil)
 	g.compares = true

@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,15 +11,14 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 )
 
 // object is what a worker has when it looks at object a.
 func (g *rig) object() *object {
 	row, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
-	return &object{
-		run: g.run, id: id, row: row, res: g.selection.At(row.Resource), newest: g.outstanding.Newest(id),
-	}
+	return &object{run: g.run, id: id, row: row, res: g.selection.At(row.Resource)}
 }
 
 // A log that was replaced has another event at a position, until the reader notices it.
@@ -71,13 +71,31 @@ func TestParked_objects_need_no_bodies(t *testing.T) {
 	assert.Zero(t, g.bodies.Kept())
 }
 
-func TestForgetEnds_remembers_each_end_long_enough(t *testing.T) {
+// Two names of one cluster are two clusters to the file. Whatever it says of objects of others, these are the source's.
+func TestExisting_ends_a_replica_that_would_write_its_source(t *testing.T) {
+	for _, existing := range []plan.Existing{plan.Refuse, plan.Adopt, plan.Overwrite} {
+		g := newRig(t, func(c *Config) { c.Existing = existing })
+		g.tell(is("a", at(1, 10)))
+		o := g.object()
+		wanted, uid, _ := o.desired(t.Context())
+		o.annotate(wanted, uid)
+		assert.Equal(t, waits, o.existing(t.Context(), keys.Actual{UID: uidOf("a"), Version: "10"}, wanted))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := g.ends(ctx)
+		require.ErrorIs(t, err, errOwnSource)
+		assert.ErrorContains(t, err, "it has configmaps shop/a with the uid that the log tells; name the cluster")
+		assert.Empty(t, g.parked.ByReason())
+	}
+}
+
+func TestStatus_says_why_a_replica_has_ended(t *testing.T) {
 	g := newRig(t, nil)
-	g.tell(ended("a", at(1, 10)))
-	first := g.forgetEnds(nil)
-	g.tell(is("a", at(1, 11)), ended("a", at(1, 12)))
-	second := g.forgetEnds(first)
-	assert.Equal(t, keys.Gone, g.row("a").Desired.Claim, "another end")
-	assert.Empty(t, g.forgetEnds(second))
-	assert.Empty(t, g.row("a").Name)
+	cfg := *g.cfg
+	cfg.OpenLog = func(bool) (Log, error) { return nil, errOwnSource }
+	p := New(cfg)
+	require.ErrorIs(t, p.Run(t.Context()), errOwnSource)
+	s, running := p.Status()
+	assert.False(t, running)
+	assert.Equal(t, map[string]string{"replica": errOwnSource.Error()}, s.Texts())
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -23,7 +22,7 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 	defer func() { r.outstanding.Read(&m) }()
 	e, err := event.Decode(m)
 	if err != nil {
-		r.counts.add("no-event")
+		r.counts.Add("no-event")
 		return nil //nolint:nilerr // other programs' messages do not concern the replica
 	}
 	res, isNew := r.selection.Find(e)
@@ -45,7 +44,7 @@ func (r learning) learn(ctx context.Context, m event.Message) error {
 	case event.Gap:
 		r.learnGap(res, e)
 	case event.ResyncStarted, event.ResyncCompleted:
-		r.resyncs.learn(res, e)
+		r.resyncs.Learn(res.Number, e)
 	}
 	if r.caughtUp {
 		r.prune(ctx)
@@ -64,33 +63,42 @@ func (r learning) learnObject(res *selection.Resource, e *event.Event) {
 		Claim: claimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")),
 		At: e.Time().Truncate(time.Millisecond),
 	}
-	if r.cfg.Ends(desired.Claim) && leavesOut(res.Rules(key.Namespace), res, e) {
-		desired.At = time.Time{}
+	if r.cfg.Ends(desired.Claim) {
+		r.weigh(&desired, res, e)
 	}
-	id, before, learned := r.table.Learn(key, desired, r.resyncs.told(res, e))
+	id, before, learned := r.table.Learn(key, desired, r.resyncs.Told(res.Number, e))
 	if !learned {
 		return
 	}
 	r.count(before, desired)
 	r.bodies.Drop(before.Position)
 	r.bodies.Put(e)
-	r.outstanding.Add(id, e)
+	if part := r.outstanding.Add(e, time.Now()); !r.table.Open(id, part) {
+		r.outstanding.Handled(part) // by the older event of the object that is not handled
+	}
 	r.enqueue(id)
 }
 
-// leavesOut reports whether an object that has ended is none that the replica writes: its end does not count.
-func leavesOut(rules *clean.Rules, res *selection.Resource, e *event.Event) bool {
+// weigh decides whether an end counts: not that of an object that the replica does not write, and not that of one that
+// was not there some time before. What it goes by is in the event, so that a restart decides the same.
+func (r learning) weigh(desired *keys.Desired, res *selection.Resource, e *event.Event) {
 	object, err := decode(e.Data)
 	if err != nil {
-		return false
+		return
 	}
-	_, skips := rules.Skips(res.GroupResource(), object)
-	return skips
+	if _, skips := res.Rules(e.Attr("namespace")).Skips(res.GroupResource(), object); skips {
+		desired.At = time.Time{}
+		return
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	text, _ := metadata["creationTimestamp"].(string)
+	created, err := time.Parse(time.RFC3339, text)
+	desired.Young = err == nil && desired.At.Sub(created) < r.cfg.MinAge
 }
 
 // count tells the guard of deletes what went and came back.
 func (r learning) count(before, now keys.Desired) {
-	was, is := r.cfg.Ends(before.Claim), r.cfg.Ends(now.Claim)
+	was, is := r.cfg.Ends(before.Claim) && !before.Young, r.cfg.Ends(now.Claim) && !now.Young
 	again := before.Claim == keys.Gone && now.Claim == keys.Gone && before.Sequence == now.Sequence
 	if was && is && (again || before.At.Equal(now.At)) {
 		return

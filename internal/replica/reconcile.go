@@ -15,6 +15,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
@@ -40,9 +41,8 @@ const (
 
 // reconcile brings one object into the state that the log describes, or parks it.
 func (r *run) reconcile(ctx context.Context, id keys.ID) result {
-	newest := r.outstanding.Newest(id)
 	row := r.table.Get(id)
-	o := &object{run: r, id: id, row: row, res: r.selection.At(row.Resource), newest: newest}
+	o := &object{run: r, id: id, row: row, res: r.selection.At(row.Resource)}
 	switch r.targets.state(row.Resource) {
 	case unserved:
 		return o.park(waiting.NoResource, "the target does not serve it")
@@ -53,14 +53,14 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	if r.stopped(&row) {
 		return waits // release looks at all keys
 	}
-	switch action := plan.Decide(row.Desired, row.Actual, row.Accepted, r.cfg.Config); action.Do {
+	switch action := o.decide(row.Accepted); action.Do {
 	case plan.Park:
 		if row.Actual.Owner == keys.Detached {
 			return o.detached(ctx, action.Why)
 		}
 		return o.park(action.Why, "")
 	case plan.Delete:
-		return o.delete(ctx)
+		return ending{o}.delete(ctx)
 	case plan.Create, plan.Change, plan.Verify, plan.Recreate:
 		return o.write(ctx, action.Do)
 	default:
@@ -68,10 +68,23 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	}
 }
 
-// settle says that all is as it shall be with the object.
+// decide returns what is to be done with the object. What others have put into an object goes with it, so one that has
+// others is changed instead of made again.
+func (o *object) decide(accepted bool) plan.Action {
+	action := plan.Decide(o.row.Desired, o.row.Actual, accepted, o.cfg.Config)
+	if action.Do == plan.Recreate && contents.Has(o.res.GroupResource()) {
+		action.Do = plan.Change
+	}
+	return action
+}
+
+// settle says that all is as it shall be with the object, except for the fields that were left to other managers. They
+// are told until they are right, or written.
 func (o *object) settle() result {
-	o.parked.Remove(o.id)
-	o.handled()
+	if o.row.Actual.Owner != keys.Ours || o.parked.Reason(o.id) != string(waiting.Conflict) {
+		o.parked.Remove(o.id)
+	}
+	o.handled(true)
 	return settled
 }
 
@@ -83,17 +96,19 @@ func (o *object) park(why plan.Reason, detail string) result {
 				slog.Any("object", o.row.Key))
 		})
 	}
-	if why != waiting.NoOwner {
-		o.handled()
-	} else {
-		o.outstanding.Handled(o.id, o.newest)
-	}
+	o.handled(why != waiting.NoOwner)
 	return waits
 }
 
-// handled says that nothing more is to be done about the object until something changes. Others may wait for it.
-func (o *object) handled() {
-	o.outstanding.Handled(o.id, o.newest)
+// handled says that nothing more is to be done about the object until something changes. Unless it waits for an owner
+// itself, others may wait for it, and its body is not needed.
+func (o *object) handled(done bool) {
+	if part := o.table.Handled(o.id, o.row.Desired.Position); part != 0 {
+		o.outstanding.Handled(part)
+	}
+	if !done {
+		return
+	}
 	o.bodies.Drop(o.row.Desired.Position)
 	if o.row.Actual.Owner != keys.Ours {
 		return
@@ -125,6 +140,9 @@ func (o *object) detached(ctx context.Context, why plan.Reason) result {
 			return again
 		}
 	}
+	if wanted, _, res := o.desired(ctx); wanted == nil {
+		return res // the source's object is left out
+	}
 	return o.parkAWhile(why, "")
 }
 
@@ -136,8 +154,8 @@ type object struct {
 	res *selection.Resource
 	// version is that of what is written; empty where nothing is.
 	version string
-	// newest is the newest event of the object when it was looked at.
-	newest uint64
+	// yielded are the fields that were left to other managers.
+	yielded []string
 	// upgraded: managedFields say that what the replica has once written by PUT is its own.
 	upgraded bool
 }
@@ -171,25 +189,14 @@ func (r *run) allowed(row *keys.Row) bool {
 	return r.deletes.Allows(row.Desired.At, r.staying())
 }
 
-// delete deletes an object of ours, if the guard allows it.
-func (o *object) delete(ctx context.Context) result {
-	if o.targets.busy() {
-		return later // the limit depends on how many objects there are
-	}
-	if !o.allowed(&o.row) {
-		return o.park(waiting.HeldDelete, "more objects went in an hour than the limit allows")
-	}
-	a, err := o.target.Delete(ctx, o.place(), types.UID(o.row.Actual.UID), o.row.Actual.Version)
-	if err != nil {
-		return later
-	}
-	return o.after(ctx, plan.Delete, a, nil)
-}
-
 // write brings the object into the state of its event.
 func (o *object) write(ctx context.Context, do plan.Do) result {
 	wanted, uid, res := o.desired(ctx)
 	if wanted == nil {
+		if do == plan.Recreate && o.cfg.Deletes && o.parked.Reason(o.id) == string(waiting.LeftOut) {
+			o.deletes.Went(o.row.Desired.At) // the log has no end of what was copied, which counts all the same
+			return ending{o}.delete(ctx)
+		}
 		return res
 	}
 	if do == plan.Verify && o.right(ctx, wanted) {
@@ -218,6 +225,7 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 // is accepted.
 func (o *object) right(ctx context.Context, wanted map[string]any) bool {
 	if o.row.Actual.Digest == clean.Digest(wanted) {
+		o.parked.Remove(o.id)
 		return o.table.Accept(o.id, o.row.Actual.Digest)
 	}
 	a, err := o.target.Get(ctx, o.place())
@@ -232,6 +240,7 @@ func (o *object) right(ctx context.Context, wanted map[string]any) bool {
 	if actual.Owner != keys.Ours || actual.Applied != o.row.Desired.Sequence || !clean.Covers(wanted, object) {
 		return false
 	}
+	o.parked.Remove(o.id)
 	return o.table.Fetched(o.id, o.row.Ends, actual) && o.table.Accept(o.id, actual.Digest)
 }
 
@@ -244,7 +253,7 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 		return nil, "", o.park(waiting.BodyMissing, "the log has removed the event; a resync publishes it again")
 	case err != nil:
 		return nil, "", later
-	case !o.isIn(e):
+	case !isOf(e, o.res, &o.row):
 		return nil, "", o.parkAWhile(waiting.BodyMissing, "the log has another event in its place")
 	}
 	whole := o.bodies.Whole(ctx, e)
@@ -253,24 +262,29 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 	}
 	wanted, _, _ = whole.States()
 	o.version = e.Version
-	if why, skip := o.res.Rules(o.row.Namespace).Skips(o.res.GroupResource(), wanted); skip {
+	rules := o.res.Rules(o.row.Namespace)
+	if why, skip := rules.Skips(o.res.GroupResource(), wanted); skip {
+		copied := o.row.Actual.Owner == keys.Ours && o.row.Actual.Origin == o.row.Desired.Origin
+		if copied && rules.Replicated(o.res.GroupResource(), wanted) {
+			return nil, "", o.park(waiting.Circular, "both are copies: take the label off the one that is the original")
+		}
 		return nil, "", o.park(waiting.LeftOut, why)
 	}
-	if err := o.res.Rules(o.row.Namespace).Object(o.res.GroupResource(), wanted); err != nil {
+	if err := rules.Object(o.res.GroupResource(), wanted); err != nil {
 		return nil, "", o.park(waiting.Invalid, err.Error())
 	}
 	if missing := o.remap(wanted); missing != "" {
-		return nil, "", o.park(waiting.NoOwner, missing)
+		return nil, "", o.parkForOwner(wanted, missing)
 	}
 	return wanted, e.Attr("objectuid"), settled
 }
 
-// isIn reports whether an event is the one that the row is about: a log that was replaced may have another one at its
+// isOf reports whether an event is the one that a row is about: a log that was replaced may have another one at its
 // position.
-func (o *object) isIn(e *event.Event) bool {
-	return e.Group == o.res.Group && e.Resource == o.res.GroupVersionResource.Resource &&
-		e.Attr("namespace") == o.row.Namespace && e.Attr("name") == o.row.Name &&
-		e.Attr("sequence") == o.row.Desired.Sequence.String()
+func isOf(e *event.Event, res *selection.Resource, row *keys.Row) bool {
+	return e.Group == res.Group && e.Resource == res.GroupVersionResource.Resource &&
+		e.Attr("namespace") == row.Namespace && e.Attr("name") == row.Name &&
+		e.Attr("sequence") == row.Desired.Sequence.String()
 }
 
 // annotate says in the object what it is a copy of.

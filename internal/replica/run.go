@@ -12,14 +12,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
@@ -36,8 +37,8 @@ type Replica struct {
 
 	mu  sync.Mutex
 	now *run // nil while it does not run
-	// starting is why it does not run yet; nil where it does, or shall not.
-	starting error
+	// starting is why it does not run yet; nil where it does, or shall not. Ended is why it does not any more.
+	starting, ended error
 }
 
 // New returns a replica that does nothing until Run.
@@ -52,6 +53,9 @@ var errReplaced = errors.New("the log was replaced by a new one")
 // errRewound ends a run whose target was restored: it may have again what the replica has deleted and forgotten.
 var errRewound = errors.New("the target's versions begin again")
 
+// errOwnSource ends a replica that would write the objects that it reads.
+var errOwnSource = errors.New("the target is the cluster that the log is of")
+
 // errShared ends a run that has read the newest event of each subject only.
 var errShared = errors.New("objects share subjects")
 
@@ -59,15 +63,23 @@ var errShared = errors.New("objects share subjects")
 // credentials or addresses are of no use. Whatever fails otherwise is tried again, less and less often, without end: a
 // broker or an API server may be away for as long as it likes.
 func (p *Replica) Run(ctx context.Context) error {
+	p.setEnded(nil)
 	for {
 		err := p.runOnce(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if !p.again(err) {
+			p.setEnded(err)
 			return err
 		}
 	}
+}
+
+func (p *Replica) setEnded(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = err
 }
 
 // again reports whether the replica has to begin again.
@@ -120,8 +132,8 @@ type run struct {
 	guards
 	lookups
 	stage
-	health  *health
-	counts  *counts
+	health  *health.Health
+	counts  *health.Counts
 	pruning sync.WaitGroup
 	// failed has what ends the run.
 	failed chan error
@@ -140,24 +152,26 @@ type known struct {
 type guards struct {
 	deletes *guard.Deletes
 	epochs  *guard.Epochs
-	resyncs *resyncs
+	resyncs *resyncs.Resyncs
 	// counted ends once the deletes are counted that were to be made at the start.
 	counted sync.Once
 }
 
 // lookups say which keys are looked at, and when.
 type lookups struct {
-	queue workqueue.TypedRateLimitingInterface[keys.ID]
-	// retries says when parked keys are looked at without that anything has changed.
-	retries workqueue.TypedRateLimiter[keys.ID]
+	queue *waiting.Queue
 	// said bounds how often it is logged that an object waits.
 	said rate.Sometimes
 	// owners has a value if there may be owners that were not there when they were looked for.
 	owners chan struct{}
+	// contents finds what would go with an object.
+	contents *contents.Finder
 }
 
 // stage is how far the log is read.
 type stage struct {
+	// began is when the run did.
+	began time.Time
 	// perObject: the newest event of each subject is read, so that an object needs one of its own.
 	perObject bool
 	// caughtUp: the log was read up to the end that it had at the start. It is used by who reads the log; begun tells
@@ -167,12 +181,6 @@ type stage struct {
 	// compares: nothing is written.
 	compares bool
 }
-
-// Keys that fail are looked at again after these times, which double.
-const (
-	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
-	firstLook, lastLook   = time.Second, 5 * time.Minute
-)
 
 func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 	client, err := kube.NewClient(cfg.Target)
@@ -191,6 +199,10 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+	finder, err := contents.New(cfg.Target)
+	if err != nil {
+		return nil, err
+	}
 	r := &run{
 		cfg: cfg, log: cfg.Logger, source: opened, target: target, namespaces: namespaces,
 		selection: selection.New(cfg.Cluster, cfg.Pipeline, cfg.Entries),
@@ -201,16 +213,14 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 		},
 		guards: guards{
 			deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: guard.NewEpochs(cfg.Follow, released.Epoch),
-			resyncs: newResyncs(),
+			resyncs: resyncs.New(),
 		},
 		lookups: lookups{
-			queue: workqueue.NewTypedRateLimitingQueue(
-				workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstRetry, lastRetry)),
-			retries: workqueue.NewTypedItemExponentialFailureRateLimiter[keys.ID](firstLook, lastLook),
-			said:    rate.Sometimes{First: 20, Interval: 10 * time.Second}, owners: make(chan struct{}, 1),
+			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
+			owners: make(chan struct{}, 1), contents: finder,
 		},
-		stage:  stage{begun: make(chan struct{})},
-		health: newHealth(), counts: newCounts(), failed: make(chan error, 1),
+		stage:  stage{began: time.Now(), begun: make(chan struct{})},
+		health: health.New(), counts: health.NewCounts(), failed: make(chan error, 1),
 	}
 	r.targets = newTargets(r, client, offered)
 	return r, nil
@@ -270,6 +280,11 @@ func (r *run) ends(ctx context.Context) error {
 	case err := <-r.failed:
 		return err
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-r.failed: // a comparison ends by itself
+		return err
+	default:
 		return nil
 	}
 }
@@ -325,10 +340,8 @@ func (r *run) enqueue(id keys.ID) { r.queue.Add(id) }
 
 // lookAtAll has all keys of a resource looked at: more is known of the target now.
 func (r *run) lookAtAll(res *selection.Resource) {
-	for id, row := range r.table.All() {
-		if row.Resource == res.Number {
-			r.enqueue(id)
-		}
+	for id := range r.table.Of(res.Number) {
+		r.enqueue(id)
 	}
 }
 
@@ -354,54 +367,33 @@ func (r *run) work(ctx context.Context) {
 func (r *run) requeue(id keys.ID, res result) {
 	switch res {
 	case settled:
-		r.queue.Forget(id)
-		r.retries.Forget(id)
+		r.queue.Forget(id, waiting.Retry)
+		r.queue.Forget(id, waiting.Look)
 	case again:
 		r.queue.Add(id)
 	case later:
-		r.queue.AddRateLimited(id)
+		r.queue.AddAfter(id, waiting.Retry)
 	case waits:
-		r.queue.Forget(id)
+		r.queue.Forget(id, waiting.Retry)
 	case waitsAWhile:
-		r.queue.Forget(id)
-		r.queue.AddAfter(id, r.retries.When(id))
+		r.queue.Forget(id, waiting.Retry)
+		r.queue.AddAfter(id, waiting.Look)
 	}
 }
 
-// wake has parked keys looked at when what they wait for may have come.
-func (r *run) wake(ctx context.Context) {
-	for ctx.Err() == nil {
-		_, namespaces, _ := r.namespaces.Now()
-		_, served := r.targets.catalog.Now()
-		select {
-		case <-ctx.Done():
-		case <-namespaces:
-			r.lookAgain(waiting.NoNamespace)
-		case <-served:
-			r.lookAgain(waiting.NoResource)
-		case <-r.owners:
-			r.lookAgain(waiting.NoOwner)
-			_ = pause.For(ctx, time.Second) // ctx's error ends the loop
-		}
-	}
-}
-
-func (r *run) lookAgain(why plan.Reason) {
-	for _, id := range r.parked.Waiting(why) {
-		r.enqueue(id)
-	}
-}
+// partLog is the part of the health that is not a stream of the target.
+const partLog = "log"
 
 // keepEvery is how often the replica says to the broker how far it is, and forgets what nothing needs.
 const keepEvery = time.Second
 
 // keep tells the broker how far the replica is, and forgets what is long past.
 func (r *run) keep(ctx context.Context) {
-	ended, next := map[keys.ID]keys.Row{}, time.Now().Add(r.cfg.Remember)
+	next := time.Now().Add(r.cfg.Remember)
 	for pause.For(ctx, keepEvery) == nil {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(r.cfg.Remember)
-			ended = r.forgetEnds(ended)
+			r.table.Sweep()
 			r.contests.Sweep(now)
 		}
 		marks, _, _ := r.outstanding.State()
@@ -409,22 +401,7 @@ func (r *run) keep(ctx context.Context) {
 			continue
 		}
 		if err := r.source.Acknowledge(ctx, marks); ctx.Err() == nil {
-			r.health.setProgress(err)
+			r.health.Set(partLog, err)
 		}
 	}
-}
-
-// forgetEnds drops the keys that have not changed since they had ended the last time, and returns the others that
-// ended.
-func (r *run) forgetEnds(before map[keys.ID]keys.Row) map[keys.ID]keys.Row {
-	ended := make(map[keys.ID]keys.Row)
-	for id, row := range r.table.All() {
-		if row.Desired.Claim != keys.Gone || row.Actual.Owner != keys.Absent {
-			continue
-		}
-		if before[id] != row || !r.table.Drop(id) {
-			ended[id] = row
-		}
-	}
-	return ended
 }

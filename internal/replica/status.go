@@ -6,21 +6,28 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 )
 
 // Status is how a replica is doing.
 type Status struct {
 	Name string `json:"name"`
+	// Cluster and Pipeline say which events of the log count.
+	Cluster  string `json:"cluster"`
+	Pipeline string `json:"pipeline"`
 	// CaughtUp: the log was read up to the end that it had at the start, so that the replica writes.
 	CaughtUp bool `json:"caughtUp"`
 	// Objects is how many objects of the target are the replica's; Keys is how many the log has.
 	Objects int `json:"objects"`
 	Keys    int `json:"keys"`
-	// Pending is how many keys have events that are not handled, and Lag is how long ago the oldest of them was recorded.
+	// Pending is how many keys have events that are not handled, and Lag is how long ago the oldest of them was recorded,
+	// or for how long the log has not answered or is read up to its end, if that is longer: the replica may be so far
+	// behind.
 	Pending int           `json:"pending"`
 	Lag     time.Duration `json:"lag"`
 	// Parked counts the objects that wait, by reason.
@@ -30,8 +37,42 @@ type Status struct {
 	HeldEpoch   uint64 `json:"heldEpoch,omitempty"`
 	// Writes counts requests to the target by their outcome.
 	Writes map[string]uint64 `json:"writes,omitempty"`
-	// Problems are why parts of the target cannot be read, by stream, or the broker is not told how far the replica is.
-	Problems map[string]string `json:"problems,omitempty"`
+	// Failing is for how long what fails at present has failed that has failed for longest.
+	Failing  time.Duration `json:"failing,omitempty"`
+	Failures `json:"-"`
+}
+
+// Failures are what keeps a replica from doing its work.
+type Failures struct {
+	// Starting is why it does not run yet, and Ended why it does not run any more.
+	Starting, Ended error
+	// Target has, by stream of the target, why it cannot be read. Log is why the log does not answer.
+	Target map[string]error
+	Log    error
+}
+
+// Texts returns the failures for a person, by what fails.
+func (f *Failures) Texts() map[string]string {
+	all := make(map[string]string)
+	for stream, err := range f.Target {
+		all[stream] = err.Error()
+	}
+	for what, err := range map[string]error{"target": f.Starting, "replica": f.Ended, "log": f.Log} {
+		if err != nil {
+			all[what] = err.Error()
+		}
+	}
+	return all
+}
+
+// Intended reports whether objects wait for a reason because the file, or a person who has detached them, wants it so.
+func Intended(r plan.Reason) bool {
+	switch r {
+	case waiting.LeftOut, plan.KeptDeselected, plan.DeletesDisabled, plan.DetachedObject:
+		return true
+	default:
+		return false
+	}
 }
 
 // Waiting is an object that waits.
@@ -55,50 +96,56 @@ func (p *Replica) Name() string { return p.cfg.Name }
 
 // Status returns how the replica is doing; ok is false while it does not run.
 func (p *Replica) Status() (s Status, ok bool) {
+	s = Status{Name: p.cfg.Name, Cluster: p.cfg.Cluster, Pipeline: p.cfg.Pipeline}
 	r := p.current()
 	if r == nil {
-		s = Status{Name: p.cfg.Name}
-		if err := p.startError(); err != nil {
-			s.Problems = map[string]string{"target": err.Error()}
-		}
+		s.Failures = p.stopped()
 		return s, false
 	}
-	s = Status{Name: p.cfg.Name, Parked: r.parked.ByReason(), HeldDeletes: r.deletes.Held(), HeldEpoch: r.epochs.Holds()}
+	s.Parked, s.HeldDeletes, s.HeldEpoch = r.parked.ByReason(), r.deletes.Held(), r.epochs.Holds()
 	s.Keys, s.Objects = r.table.Len()
 	_, pending, oldest := r.outstanding.State()
-	if s.Pending = pending; pending > 0 && !oldest.IsZero() {
-		s.Lag = max(time.Since(oldest), 0)
+	s.Pending = pending
+	var silent time.Time
+	s.Target = make(map[string]error)
+	for part, f := range r.health.Now() {
+		s.Failing = max(s.Failing, time.Since(f.Since))
+		if part == partLog {
+			s.Log, silent = f.Err, f.Since
+		} else {
+			s.Target[part] = f.Err
+		}
 	}
 	select {
 	case <-r.begun:
 		s.CaughtUp = true
 	default:
+		silent = r.began
 	}
-	s.Writes = r.counts.now()
-	target, progress := r.health.now()
-	s.Problems = make(map[string]string)
-	for stream, err := range target {
-		s.Problems[stream] = err.Error()
+	for _, at := range []time.Time{oldest, silent} {
+		if !at.IsZero() {
+			s.Lag = max(s.Lag, time.Since(at))
+		}
 	}
-	if progress != nil {
-		s.Problems["log"] = progress.Error()
-	}
+	s.Writes = r.counts.Now()
 	return s, true
 }
 
-// Waiting returns the objects that wait.
-func (p *Replica) Waiting() (all []Waiting) {
+// Waiting returns, of each reason for which objects wait, at most so many objects that have waited for longest. They
+// are in the order of [Waiting.Compare].
+func (p *Replica) Waiting(most int) (all []Waiting) {
 	r := p.current()
 	if r == nil {
 		return nil
 	}
-	for id, k := range r.parked.List() {
+	for id, k := range r.parked.Oldest(most) {
 		row := r.table.Get(id)
 		all = append(all, Waiting{
 			Resource: r.selection.At(row.Resource).GroupResource().String(), Namespace: row.Namespace, Name: row.Name,
 			Reason: k.Reason, Detail: k.Detail, Since: k.Since,
 		})
 	}
+	slices.SortFunc(all, Waiting.Compare)
 	return all
 }
 
@@ -127,10 +174,11 @@ func (p *Replica) Resume(ctx context.Context) error {
 	return nil
 }
 
-func (p *Replica) startError() error {
+// stopped returns why the replica does not run.
+func (p *Replica) stopped() Failures {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.starting
+	return Failures{Starting: p.starting, Ended: p.ended}
 }
 
 func (p *Replica) current() *run {

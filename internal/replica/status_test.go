@@ -11,6 +11,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 )
 
 // statusServer is an API server that takes every object, and answers to a write of a status with a code.
@@ -62,15 +65,61 @@ func TestStatus_is_tried_again_until_it_is_written(t *testing.T) {
 	assert.NotEqual(t, later, g.reconcile(t.Context(), id))
 }
 
-func TestStatus_says_why_a_replica_does_not_run_yet(t *testing.T) {
-	p := New(Config{Name: "r", State: &memory{}})
+func TestStatus_says_why_a_replica_does_not_run(t *testing.T) {
+	p := New(Config{Name: "r", State: &memory{}, OpenLog: func(bool) (Log, error) { return nil, errors.New("no such file") }})
 	s, running := p.Status()
 	assert.False(t, running)
-	assert.Empty(t, s.Problems)
+	assert.Empty(t, s.Texts())
 	p.setStarting(errors.New("connection refused"))
 	s, running = p.Status()
 	assert.False(t, running)
-	require.Equal(t, map[string]string{"target": "connection refused"}, s.Problems)
+	require.Equal(t, map[string]string{"target": "connection refused"}, s.Texts())
+	p.setStarting(nil)
+	require.Error(t, p.Run(t.Context()))
+	s, running = p.Status()
+	assert.False(t, running)
+	require.Equal(t, map[string]string{"replica": "no such file"}, s.Texts())
+}
+
+// A log that does not answer tells of no events: what the replica is behind then is not known, but bounded.
+func TestStatus_counts_the_time_in_which_the_log_does_not_answer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		p := New(*g.cfg)
+		p.set(g.run)
+		lag := func() time.Duration {
+			s, _ := p.Status()
+			return s.Lag.Round(time.Minute)
+		}
+		g.began = time.Now().Add(-time.Hour)
+		assert.Equal(t, time.Hour, lag(), "it was not read yet")
+		close(g.begun)
+		assert.Zero(t, lag())
+		g.health.Set(partLog, errors.New("away"))
+		time.Sleep(5 * time.Minute) //nolint:forbidigo // it is the time of a bubble
+		g.health.Set(partLog, errors.New("away"))
+		assert.Equal(t, 5*time.Minute, lag())
+		g.health.Set(partLog, nil)
+		assert.Zero(t, lag())
+	})
+}
+
+func TestWaiting_names_some_of_each_reason(t *testing.T) {
+	g := newRig(t, nil)
+	p := New(*g.cfg)
+	p.set(g.run)
+	for i, name := range []string{"c", "b", "a", "d"} {
+		g.tell(is(name, at(1, 10)))
+		_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: name})
+		g.parked.Put(id, waiting.Exists, "", time.Now().Add(time.Duration(i)*time.Second))
+	}
+	_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "d"})
+	g.parked.Put(id, waiting.Contested, "", time.Now())
+	var names []string
+	for _, w := range p.Waiting(2) {
+		names = append(names, string(w.Reason)+" "+w.Name)
+	}
+	assert.Equal(t, []string{"contested d", "exists b", "exists c"}, names, "those that wait for longest")
 }
 
 // A replica that finds nothing looks like one that has nothing to do.

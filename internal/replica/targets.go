@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,9 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -43,6 +46,8 @@ type targets struct {
 	failing map[uint16]bool
 	// changed is closed when one of these changes.
 	changed chan struct{}
+
+	askEvery time.Duration
 }
 
 // targetState is how far a resource of the target is read.
@@ -61,7 +66,7 @@ func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets 
 	return &targets{
 		run: r, client: client, catalog: offered, states: make(map[uint16]targetState),
 		versions: make(map[uint16]string), failing: make(map[uint16]bool),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), askEvery: askEvery,
 	}
 }
 
@@ -162,10 +167,8 @@ func (t *targets) fails(res *selection.Resource, failing bool) {
 
 // forget removes what is known of the target's objects of a resource.
 func (t *targets) forget(res *selection.Resource) {
-	for _, row := range t.run.table.All() {
-		if row.Resource == res.Number {
-			t.run.table.Vanish(row.Key, "")
-		}
+	for _, row := range t.run.table.Of(res.Number) {
+		t.run.table.Vanish(row.Key, "")
 	}
 }
 
@@ -193,12 +196,21 @@ func (t *targets) read(ctx context.Context, res *selection.Resource) error {
 			}
 		})}
 		group.Go(func() error {
-			return (&reader.Reader{Client: t.client, Stream: stream, Feed: f, History: f, Observer: f}).Run(ctx)
+			return (&reader.Reader{
+				Client: t.client, Stream: stream, Feed: f, History: f, Observer: f, Uncached: true,
+			}).Run(ctx)
 		})
 	}
 	group.Go(func() error { return t.follow(ctx, served) })
+	if len(scopes) > 0 {
+		first := source.Stream{Resource: served, Namespace: scopes[0]}
+		group.Go(func() error { return kube.Rewound(ctx, t.client, first, t.askEvery) })
+	}
 	return group.Wait()
 }
+
+// askEvery is how often the target is asked for its version.
+const askEvery = 10 * time.Second
 
 // errOther says that a resource is not served any more, or in other versions.
 var errOther = errors.New("the target does not serve the version that was read")
@@ -247,8 +259,8 @@ func (t *targets) served(ctx context.Context, res *selection.Resource) (source.R
 }
 
 // within returns which keys of a resource a scope of the source has, as far as the labels of the target's objects tell.
-// The error is ctx's.
-func (t *targets) within(ctx context.Context, res *selection.Resource, sc scope) (func(keys.Key) bool, error) {
+// The error is as for list.
+func (t *targets) within(ctx context.Context, res *selection.Resource, sc resyncs.Scope) (func(keys.Key) bool, error) {
 	if sc.LabelSelector == "" {
 		return func(keys.Key) bool { return true }, nil
 	}
@@ -260,22 +272,50 @@ func (t *targets) within(ctx context.Context, res *selection.Resource, sc scope)
 		return nil, err
 	}
 	found := make(map[keys.Key]struct{})
-	stream := source.Stream{Resource: served, LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector}
-	for backoff := (kube.Backoff{}); ; {
-		_, err := kube.Current(ctx, t.client, stream, func(item *kube.Item) error {
+	for _, namespace := range namespacesWithin(res, served, sc) {
+		stream := source.Stream{
+			Resource: served, Namespace: namespace,
+			LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector,
+		}
+		if err := t.list(ctx, stream, func(item *kube.Item) {
 			if key, ok := res.Key(item.Namespace, item.Name); ok {
 				found[key] = struct{}{}
 			}
-			return nil
-		})
-		if err == nil {
-			break
-		}
-		if err := backoff.Wait(ctx, err); err != nil {
+		}); err != nil {
 			return nil, err
 		}
 	}
 	return func(k keys.Key) bool { _, in := found[k]; return in }, nil
+}
+
+// namespacesWithin returns the target's namespaces, of those that are read, that a scope of the source may be in.
+func namespacesWithin(res *selection.Resource, served source.Resource, sc resyncs.Scope) []string {
+	all := res.Namespaces(served.Namespaced)
+	if sc.Namespace == "" {
+		return all
+	}
+	within, ok := res.Places().TargetNamespace(sc.Namespace)
+	if !ok || all[0] != "" && !slices.Contains(all, within) {
+		return nil
+	}
+	return []string{within}
+}
+
+// list calls f with what a stream of the target has, until it has all of it. What is in the way is told. The error is
+// ctx's, or that of the target if nothing is to be written.
+func (t *targets) list(ctx context.Context, stream source.Stream, f func(*kube.Item)) error {
+	part := stream.Name() + ", to prune"
+	defer t.run.health.Set(part, nil)
+	for backoff := (kube.Backoff{}); ; {
+		_, err := kube.Current(ctx, t.client, stream, func(item *kube.Item) error { f(item); return nil })
+		if err == nil || ctx.Err() != nil || t.run.compares {
+			return err
+		}
+		t.run.health.Set(part, err)
+		if err := backoff.Wait(ctx, err); err != nil {
+			return err
+		}
+	}
 }
 
 // feed takes over what a scope of the target has. It implements what package source asks of the far side. Nothing is
@@ -371,14 +411,15 @@ func (f *feed) Note(ctx context.Context, p source.Progress) error {
 		}
 		f.sweep()
 		f.listed()
+		f.run.lookAgain(waiting.NoResource, all)
 	}
 	return ctx.Err()
 }
 
 // sweep removes what a list lacks.
 func (f *feed) sweep() {
-	for id, row := range f.run.table.All() {
-		if row.Resource != f.res.Number || row.Actual.Owner == keys.Absent {
+	for id, row := range f.run.table.Of(f.res.Number) {
+		if row.Actual.Owner == keys.Absent {
 			continue
 		}
 		at := types.NamespacedName{Namespace: row.Namespace, Name: row.Name}
@@ -395,12 +436,12 @@ func (f *feed) sweep() {
 
 // State implements [source.Observer].
 func (f *feed) State(s source.State, err error) {
-	f.run.targets.fails(f.res, s == source.Waiting)
-	if s == source.Waiting {
-		f.run.health.targetFailed(f.stream.Name(), err)
-	} else {
-		f.run.health.targetAnswers(f.stream.Name())
+	waits := s == source.Waiting
+	f.run.targets.fails(f.res, waits)
+	if !waits {
+		err = nil
 	}
+	f.run.health.Set(f.stream.Name(), err)
 }
 
 // Restarted implements [source.Observer].

@@ -5,12 +5,20 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
@@ -40,5 +48,117 @@ func TestFeed_notices_a_list_whose_objects_went_back(t *testing.T) {
 			var rewound *source.RewoundError
 			assert.Equal(t, test.rewound, errors.As(err, &rewound), err)
 		})
+	}
+}
+
+// reads has the target of a rig be an API server, and lets it be read until the test ends.
+func (g *rig) reads() {
+	g.t.Helper()
+	g.run.targets.reading.Go(func() { _ = g.targets.catalog.Run(g.t.Context()) })
+	rigged := func() bool { offers, _ := g.targets.catalog.Now(); return offers != nil }
+	require.Eventually(g.t, rigged, time.Minute, time.Millisecond)
+}
+
+func targeting(api *replicatest.API) func(*Config) {
+	return func(c *Config) { c.Target = api.Config() }
+}
+
+// copyOf is what an object of the target has that replica r has written. Origin ends in resource, namespace and name.
+func copyOf(origin, uid string, applied sequence.Sequence) map[string]any {
+	return map[string]any{
+		"labels": map[string]string{clean.Label: "r"},
+		"annotations": map[string]string{
+			clean.Origin: "east/core/" + origin, clean.OriginUID: uid, clean.OriginSequence: applied.String(),
+		},
+	}
+}
+
+// shown waits until the target has shown an object of the replica.
+func (g *rig) shown(key keys.Key) (id keys.ID) {
+	g.t.Helper()
+	require.Eventually(g.t, func() bool {
+		var row keys.Row
+		row, id, _ = g.table.Find(key)
+		return row.Actual.Owner == keys.Ours && g.targets.state(key.Resource) == synced
+	}, time.Minute, time.Millisecond)
+	return id
+}
+
+// A replica of some namespaces may be permitted to read these only.
+func TestWithin_lists_the_namespaces_that_are_read(t *testing.T) {
+	api := replicatest.NewAPI(t, replicatest.ConfigMaps)
+	api.Refuse = func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "/configmaps") && !strings.Contains(r.URL.Path, "/namespaces/shop/") {
+			return http.StatusForbidden
+		}
+		return 0
+	}
+	api.Put("configmaps", "shop", "a", nil)
+	g := newRig(t, targeting(api))
+	g.reads()
+	g.tell(is("a", at(1, 10)))
+	for _, sc := range []resyncs.Scope{{LabelSelector: "app=x"}, {LabelSelector: "app=x", Namespace: "shop"}} {
+		within, err := g.targets.within(t.Context(), g.selection.All()[0], sc)
+		require.NoError(t, err)
+		assert.True(t, within(keys.Key{Namespace: "shop", Name: "a"}))
+		assert.False(t, within(keys.Key{Namespace: "shop", Name: "b"}))
+	}
+	within, err := g.targets.within(t.Context(), g.selection.All()[0], resyncs.Scope{LabelSelector: "app=x", Namespace: "other"})
+	require.NoError(t, err, "nothing of it is read")
+	assert.False(t, within(keys.Key{Namespace: "shop", Name: "a"}))
+}
+
+func TestWithin_tells_what_is_in_the_way(t *testing.T) {
+	api := replicatest.NewAPI(t, replicatest.ConfigMaps)
+	var code atomic.Int64
+	code.Store(http.StatusBadRequest)
+	api.Refuse = func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "/configmaps") {
+			return int(code.Load())
+		}
+		return 0
+	}
+	g := newRig(t, targeting(api))
+	g.reads()
+	g.tell(is("a", at(1, 10)))
+	listed := make(chan error, 1)
+	go func() {
+		_, err := g.targets.within(t.Context(), g.selection.All()[0], resyncs.Scope{LabelSelector: "app=x"})
+		listed <- err
+	}()
+	problem := func() error { return g.health.Now()["configmaps.v1/shop, to prune"].Err }
+	require.Eventually(t, func() bool { return strings.Contains(fmt.Sprint(problem()), "refused with 400") }, time.Minute,
+		time.Millisecond)
+	code.Store(0)
+	require.NoError(t, <-listed)
+	assert.NoError(t, problem())
+
+	code.Store(http.StatusBadRequest)
+	g.compares = true
+	_, err := g.targets.within(t.Context(), g.selection.All()[0], resyncs.Scope{LabelSelector: "app=x"})
+	assert.ErrorContains(t, err, "refused with 400", "a comparison ends")
+}
+
+// A proxy, or an API server whose etcd was restored below it, keeps watches open that tell nothing.
+func TestRead_notices_that_the_target_went_back_while_watches_are_open(t *testing.T) {
+	api := replicatest.NewAPI(t, replicatest.ConfigMaps)
+	var asked atomic.Int64
+	api.Refuse = func(r *http.Request) int {
+		if r.URL.Query().Get("limit") == "1" && r.URL.Query().Get("labelSelector") == "" {
+			asked.Add(1)
+		}
+		return 0
+	}
+	g := newRig(t, targeting(api))
+	g.reads()
+	g.targets.askEvery = time.Millisecond
+	g.tell(is("a", at(1, 10)))
+	require.Eventually(t, func() bool { return asked.Load() > 1 }, time.Minute, time.Millisecond)
+	api.GoBack(50)
+	select {
+	case err := <-g.failed:
+		assert.ErrorIs(t, err, errRewound)
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is noticed")
 	}
 }

@@ -45,8 +45,8 @@ type Stream struct {
 	Problem   string             `json:"problem,omitempty"`
 }
 
-// Handler serves [Path]. No pipelines means that they are yet to be made. A page of another site cannot make a browser
-// ask for anything as itself. That it cannot do so under another name is for the server to see to.
+// Handler serves [Path]. No pipelines means that they are yet to be made. The server sees to it that no page of another
+// site asks.
 func Handler(pipelines func() []*bridge.Pipeline) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
@@ -67,7 +67,7 @@ func Handler(pipelines func() []*bridge.Pipeline) http.Handler {
 			write(w, http.StatusBadRequest, Refusal{err.Error()})
 		}
 	})
-	return http.NewCrossOriginProtection().Handler(mux)
+	return mux
 }
 
 // startingError says that nothing can be asked for yet.

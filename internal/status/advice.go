@@ -68,6 +68,11 @@ const (
 	OtherWriter         Kind = "otherWriter"
 	CheckpointInUse     Kind = "checkpointInUse"
 	PipelineEnded       Kind = "pipelineEnded"
+	ReplicaStopped      Kind = "replicaHeld"
+	ReplicaEnded        Kind = "replicaEnded"
+	ReplicaLog          Kind = "replicaLog"
+	ReplicaLag          Kind = "replicaLag"
+	ReplicaParked       Kind = "replicaParked"
 	Unknown             Kind = "unknown"
 )
 
@@ -278,6 +283,30 @@ var troubles = []trouble{
 		OtherWriter, "Another process publishes as this pipeline", atFact, nil,
 		"Two bridges publish as one pipeline: stop one of the two, or give both one checkpoint in NATS or Kafka and set " +
 			"leaderElection.",
+	},
+	{
+		ReplicaStopped, "A replica is held", atFact, nil,
+		"Find out why the objects went in the source, or why its versions begin again. If that was meant, let the replica " +
+			"go on: `kube-eventbridge replicate resume NAME`, or on the status page.",
+	},
+	{
+		ReplicaEnded, "A replica has ended", atFact, nil,
+		"Cure what the text says, then restart the process. The other replicas go on.",
+	},
+	{
+		ReplicaLog, "The log of a replica does not answer", atFact, nil,
+		"Start the broker, or see why it does not answer: its address (replicas.from), credentials, permissions. The " +
+			"replica goes on by itself where it stopped.",
+	},
+	{
+		ReplicaLag, "A replica is behind its log", atFact, nil,
+		"Look at the writes by result, and at the load of the API server that is written to. The replica goes on by " +
+			"itself, and nothing is lost.",
+	},
+	{
+		ReplicaParked, "Objects of a replica wait", atFact, nil,
+		"They are not as in the source. `kube-eventbridge replicate status` says more of each, and docs/replicate.md " +
+			"what to do for each reason.",
 	},
 	{Unknown, "Something is wrong", atFact, nil, "See the bridge's log."},
 }

@@ -44,27 +44,49 @@ type Election struct {
 	Err, Brokers error
 }
 
-// Config says what is reported on. All fields are needed. The functions may be called at any time.
+// Config says what is reported on. All fields are needed, except those that say otherwise. The functions may be called
+// at any time.
 type Config struct {
 	Process func() Process
 	// Pipelines are those that run; none before all have started, and while the process stands by. Idle says why there
-	// are none, and whether that is as it should be.
+	// are none, and whether that is as it should be. Both are nil in a process that only replicates.
 	Pipelines func() []*bridge.Pipeline
 	Idle      func() (line string, ready bool)
+	// Replicas is nil where there are none.
+	Replicas func() Replicas
 }
 
 // Report returns how the bridge is doing.
 func (c *Config) Report() Report {
-	states := []bridge.State{}
-	for _, p := range c.Pipelines() {
-		states = append(states, p.State())
-	}
 	b := builder{now: time.Now(), process: c.Process()}
-	idle, ready := "", false
-	if len(states) == 0 {
-		idle, ready = c.Idle()
+	var of parts
+	if c.Pipelines != nil {
+		of.publishes = true
+		for _, p := range c.Pipelines() {
+			of.pipelines = append(of.pipelines, p.State())
+		}
+		if len(of.pipelines) == 0 {
+			of.idle, of.idleReady = c.Idle()
+		}
 	}
-	return b.report(states, idle, ready)
+	if c.Replicas != nil {
+		all := c.Replicas()
+		of.replicas, of.election = all.states(), all.Election
+	}
+	return b.report(&of)
+}
+
+// parts are what a process is made of.
+type parts struct {
+	// publishes: the process has pipelines, although none may run. Idle says why none does, and idleReady whether that
+	// is as it should be.
+	publishes bool
+	pipelines []bridge.State
+	idle      string
+	idleReady bool
+	replicas  []replicaState
+	// election is that of the replicas.
+	election *Election
 }
 
 // builder makes one report.
@@ -74,7 +96,7 @@ type builder struct {
 	problems problems
 }
 
-func (b *builder) report(states []bridge.State, idle string, idleReady bool) Report {
+func (b *builder) report(of *parts) Report {
 	p := &b.process
 	r := Report{
 		Version: p.Version, Commit: p.Commit, Time: b.now.UTC(), Started: p.Started.UTC(),
@@ -83,16 +105,21 @@ func (b *builder) report(states []bridge.State, idle string, idleReady bool) Rep
 		Pipelines:     []Pipeline{}, Ready: true,
 	}
 	b.ofProcess(&r)
-	for i := range states {
-		pipeline := b.pipeline(&states[i])
+	for i := range of.pipelines {
+		pipeline := b.pipeline(&of.pipelines[i])
 		r.Ready = r.Ready && pipeline.Ready
 		r.Pipelines = append(r.Pipelines, pipeline)
 	}
-	if len(states) == 0 {
-		r.Ready = idleReady
+	if of.publishes && len(of.pipelines) == 0 {
+		r.Ready = of.idleReady
+	}
+	for i := range of.replicas {
+		one := b.replica(&of.replicas[i], of.election, cmp.Or(r.Cluster, r.APIServer))
+		r.Ready = r.Ready && (one.Ready || of.publishes)
+		r.Replicas = append(r.Replicas, one)
 	}
 	r.Problems = b.problems.sorted()
-	b.sum(&r, inert.Line(idle))
+	sum(&r, of)
 	return r
 }
 

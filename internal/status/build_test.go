@@ -22,6 +22,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -58,7 +61,7 @@ func healthy(name string, streams ...bridge.StreamState) bridge.State {
 
 func reportOf(p Process, states ...bridge.State) Report {
 	b := builder{now: at, process: p}
-	return b.report(states, "starting: the API server has not answered yet", false)
+	return b.report(&parts{publishes: true, pipelines: states, idle: "starting: the API server has not answered yet"})
 }
 
 // troubled has something of everything.
@@ -108,13 +111,50 @@ func troubled() (Process, []bridge.State) {
 	return p, []bridge.State{st, healthy("web", watching("services.v1"))}
 }
 
+// follows is a replica that has nothing to do.
+func follows(name string) replicaState {
+	return replicaState{
+		Status: replica.Status{
+			Name: name, Cluster: "prod-eu-1", Pipeline: "audit", CaughtUp: true, Objects: 120, Keys: 130,
+			Writes: map[string]uint64{"done": 140}, Parked: map[plan.Reason]int{waiting.LeftOut: 10},
+		},
+		running: true,
+		waiting: []replica.Waiting{{Resource: "pods", Namespace: "shop", Name: "web-1", Reason: waiting.LeftOut}},
+	}
+}
+
+// replicasOf has a replica in each state.
+func replicasOf() []replicaState {
+	held, restored, late, starts, ended, learns := follows("held"), follows("restored"), follows("late"),
+		replicaState{Status: replica.Status{Name: "starts", Cluster: "prod-eu-1", Pipeline: "audit"}},
+		replicaState{Status: replica.Status{Name: "ended", Cluster: "prod-eu-1", Pipeline: "audit"}}, follows("learns")
+	held.HeldDeletes = true
+	held.Parked = map[plan.Reason]int{waiting.HeldDelete: 12, waiting.Exists: 5}
+	held.waiting = nil
+	for _, name := range []string{"a", "b", "<img src=x onerror=alert(1)>"} {
+		held.waiting = append(held.waiting,
+			replica.Waiting{Resource: "configmaps", Namespace: "shop", Name: name, Reason: waiting.HeldDelete},
+			replica.Waiting{Resource: "deployments.apps", Namespace: "shop", Name: name, Reason: waiting.Exists})
+	}
+	restored.HeldEpoch, restored.Pending, restored.Lag = 3, 120, time.Hour
+	late.Pending, late.Lag = 7, 90*time.Second
+	late.Writes["unavailable"] = 20
+	starts.Starting = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("not for you"))
+	ended.Ended = errors.New("credentials: open nats.creds: no such file or directory")
+	learns.CaughtUp, learns.Log = false, errors.New("stream KUBERNETES at nats://b:4222: no servers available")
+	learns.Target = map[string]error{"secrets.v1": starts.Starting}
+	return []replicaState{follows("shop"), held, restored, late, starts, ended, learns}
+}
+
 // The names of fields, their units and their forms are a contract. Who changes this file adds to it, and takes nothing
 // away.
 func TestReport_has_the_form_that_is_promised(t *testing.T) {
 	p, states := troubled()
+	target := builder{now: at, process: process()}
 	for name, r := range map[string]Report{
 		"live":     reportOf(process(), healthy("audit", watching("pods.v1"))),
 		"troubled": reportOf(p, states...),
+		"replicas": target.report(&parts{replicas: replicasOf()}),
 	} {
 		got := must.Get(json.MarshalIndent(r, "", "  "))(t)
 		var text strings.Builder
@@ -217,6 +257,95 @@ func TestReport_sums_up(t *testing.T) {
 		if r := reportOf(c.process, c.states...); r.State != c.state || r.Summary != c.summary {
 			t.Errorf("%s: %s, %q, want %s, %q", c.name, r.State, r.Summary, c.state, c.summary)
 		}
+	}
+}
+
+func TestReport_says_why_a_replica_is_not_ready(t *testing.T) {
+	s := follows("b")
+	of := func() Replica {
+		b := builder{now: at, process: process()}
+		return b.report(&parts{replicas: []replicaState{s}}).Replicas[0]
+	}
+	s.Failing, s.Target = time.Second, map[string]error{"secrets.v1/shop": errors.New("forbidden")}
+	assert.True(t, of().Ready, "it may end by itself")
+	s.Failing = time.Hour
+	assert.False(t, of().Ready)
+	assert.Equal(t, "secrets.v1/shop: forbidden", of().Reason)
+}
+
+func TestReport_sums_up_replicas(t *testing.T) {
+	learns, held, late, starts := follows("b"), follows("b"), follows("b"), replicaState{Status: replica.Status{Name: "b"}}
+	learns.CaughtUp, held.HeldDeletes, late.Lag = false, true, 2*time.Minute
+	by := &Election{Leader: "b_1"}
+	unsure := &Election{Leader: "b_1", Err: errors.New("forbidden")}
+	for _, c := range []struct {
+		name    string
+		of      parts
+		state   State
+		ready   bool
+		summary string
+	}{
+		{"one", parts{replicas: []replicaState{follows("a")}}, Live, true, "The replica runs"},
+		{"two", parts{replicas: []replicaState{follows("a"), follows("b")}}, Live, true, "Both replicas run"},
+		{
+			"one learns",
+			parts{replicas: []replicaState{follows("a"), learns}},
+			Starting, false,
+			"Starting: 1 of 2 replicas running",
+		},
+		{"one begins", parts{replicas: []replicaState{starts}}, Starting, false, "Starting: 0 of 1 replica running"},
+		{
+			"one is held",
+			parts{replicas: []replicaState{follows("a"), held}},
+			Failing, false,
+			"A replica is held: 1 of 2 replicas running",
+		},
+		{
+			"one is late",
+			parts{replicas: []replicaState{follows("a"), late}},
+			Failing, false,
+			"A replica is behind its log: 2 of 2 replicas running",
+		},
+		{
+			"another process leads",
+			parts{replicas: []replicaState{starts}, election: by},
+			Standby, true,
+			"Standing by: b_1 leads",
+		},
+		{
+			"who leads is not known",
+			parts{replicas: []replicaState{starts}, election: unsure},
+			Standby, false,
+			"Standing by: lease: forbidden",
+		},
+		{
+			"beside pipelines",
+			parts{
+				publishes: true, pipelines: []bridge.State{healthy("p", watching("a"))}, replicas: []replicaState{follows("a")},
+			},
+			Live, true, "The stream is live, and the replica runs",
+		},
+		{
+			"a standby beside pipelines",
+			parts{
+				publishes: true, pipelines: []bridge.State{healthy("p", watching("a"))}, replicas: []replicaState{starts},
+				election: by,
+			},
+			Live, true, "The stream is live, and the replica stands by",
+		},
+		{
+			"held beside pipelines",
+			parts{
+				publishes: true, pipelines: []bridge.State{healthy("p", watching("a"))}, replicas: []replicaState{held},
+			},
+			Failing, true, "A replica is held: 1 of 1 stream watched, 0 of 1 replica running",
+		},
+	} {
+		b := builder{now: at, process: process()}
+		r := b.report(&c.of)
+		assert.Equal(t, c.state, r.State, c.name)
+		assert.Equal(t, c.ready, r.Ready, c.name)
+		assert.Equal(t, c.summary, r.Summary, c.name)
 	}
 }
 

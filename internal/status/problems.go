@@ -6,6 +6,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/inert"
 )
 
 // problems are what is wrong; of several streams of a pipeline that have the same it is one.
@@ -20,8 +23,9 @@ func (ps *problems) add(p Problem) {
 	}
 	for i := range ps.all {
 		o := &ps.all[i]
-		if len(p.Streams) == 0 || o.Kind != p.Kind || o.Pipeline != p.Pipeline || o.Severity != p.Severity ||
-			len(o.Streams) == 0 || p.Kind == Unknown && o.Text != p.Text || p.Kind == Gapped && o.Advice != p.Advice {
+		if len(p.Streams) == 0 || o.Kind != p.Kind || o.Pipeline != p.Pipeline || o.Replica != p.Replica ||
+			o.Severity != p.Severity || len(o.Streams) == 0 || p.Kind == Unknown && o.Text != p.Text ||
+			p.Kind == Gapped && o.Advice != p.Advice {
 			continue
 		}
 		o.Streams = append(o.Streams, p.Streams...)
@@ -51,45 +55,84 @@ func (s Severity) rank() int {
 }
 
 // sum says in a word and in a sentence how all is doing.
-func (b *builder) sum(r *Report, idle string) {
-	failing, streams, live := 0, 0, 0
+func sum(r *Report, of *parts) {
+	failing := 0
 	for _, p := range r.Problems {
 		if p.Severity == Error {
 			failing++
 		}
 	}
-	for _, p := range r.Pipelines {
+	var counts, well []string
+	if len(r.Pipelines) > 0 {
+		streams, watching := watched(r.Pipelines)
+		counts = append(counts, fmt.Sprintf("%d of %s watched", watching, counted(streams, "stream")))
+		well = append(well, liveStreams(streams))
+	}
+	doing := make(map[ReplicaState]int)
+	for _, one := range r.Replicas {
+		doing[one.State]++
+	}
+	if n := len(r.Replicas); n > 0 {
+		counts = append(counts, fmt.Sprintf("%d of %s running", doing[ReplicaRunning], counted(n, "replica")))
+		well = append(well, liveReplicas(r.Replicas))
+	}
+	tally := strings.Join(counts, ", ")
+	starting := doing[ReplicaLearning]+doing[ReplicaNotRunning] > 0 ||
+		slices.ContainsFunc(r.Pipelines, func(p Pipeline) bool { return p.State == Starting })
+	switch {
+	case of.publishes && len(r.Pipelines) == 0:
+		r.State = idleState(r, failing)
+		r.Summary = sentence(strings.Join(append([]string{inert.Line(of.idle)}, counts...), ", "))
+	case failing > 0:
+		r.State, r.Summary = Failing, headline(r.Problems[0].Title, failing-1)+": "+tally
+	case !of.publishes && len(r.Replicas) > 0 && doing[ReplicaStandby] == len(r.Replicas):
+		r.State, r.Summary = Standby, "Standing by: "+r.Replicas[0].Reason
+	case starting:
+		r.State, r.Summary = Starting, "Starting: "+tally
+	default:
+		r.State, r.Summary = Live, sentence(strings.Join(well, ", and "))
+	}
+}
+
+// idleState is that of a process that publishes, and has no pipelines yet.
+func idleState(r *Report, failing int) State {
+	switch {
+	case failing > 0:
+		return Failing
+	case r.LeaderElection != nil && !r.LeaderElection.Leads:
+		return Standby
+	default:
+		return Starting
+	}
+}
+
+// watched returns how many streams there are, and how many are watched.
+func watched(pipelines []Pipeline) (streams, watching int) {
+	for _, p := range pipelines {
 		for _, s := range p.Streams {
 			if s.State == StreamDegraded {
 				continue
 			}
 			streams++
 			if s.State == StreamWatching {
-				live++
+				watching++
 			}
 		}
 	}
-	tally := fmt.Sprintf("%d of %s watched", live, counted(streams, "stream"))
-	starting := slices.ContainsFunc(r.Pipelines, func(p Pipeline) bool { return p.State == Starting })
-	switch {
-	case len(r.Pipelines) == 0 && failing > 0:
-		r.State, r.Summary = Failing, sentence(idle)
-	case len(r.Pipelines) == 0 && r.LeaderElection != nil && !r.LeaderElection.Leads:
-		r.State, r.Summary = Standby, sentence(idle)
-	case len(r.Pipelines) == 0:
-		r.State, r.Summary = Starting, sentence(idle)
-	case failing > 0:
-		r.State, r.Summary = Failing, headline(r.Problems[0].Title, failing-1)+": "+tally
-	case starting:
-		r.State, r.Summary = Starting, "Starting: "+tally
-	case streams == 0:
-		r.State, r.Summary = Live, "Live: nothing exists yet that the configuration selects"
-	case streams == 1:
-		r.State, r.Summary = Live, "The stream is live"
-	case streams == 2:
-		r.State, r.Summary = Live, "Both streams are live"
+	return streams, watching
+}
+
+// liveStreams says for a person that all streams are well.
+func liveStreams(n int) string {
+	switch n {
+	case 0:
+		return "live: nothing exists yet that the configuration selects"
+	case 1:
+		return "the stream is live"
+	case 2:
+		return "both streams are live"
 	default:
-		r.State, r.Summary = Live, fmt.Sprintf("All %d streams are live", streams)
+		return fmt.Sprintf("all %d streams are live", n)
 	}
 }
 

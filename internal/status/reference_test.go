@@ -83,11 +83,11 @@ func kindOf(e ast.Expr) string {
 		return "time"
 	case *ast.Ident:
 		switch e.Name {
-		case "string", "State", "Severity", "StreamState", "Kind":
+		case "string", "State", "Severity", "StreamState", "ReplicaState", "Kind":
 			return "text"
 		case "bool":
 			return "true or false"
-		case "int", "int64", "float64":
+		case "int", "int64", "uint64", "float64":
 			return "number"
 		default:
 			return "[" + e.Name + "](#" + strings.ToLower(e.Name) + ")"

@@ -33,12 +33,14 @@ type Report struct {
 	Configuration Configuration `json:"configuration"`
 	// Pipelines are those of the configuration, in its order; none while the process stands by.
 	Pipelines []Pipeline `json:"pipelines"`
+	// Replicas are those of the configuration, in its order; absent where there are none.
+	Replicas []Replica `json:"replicas,omitempty"`
 }
 
 // State is how something is doing.
 type State string
 
-// The states of a report, and all but Standby those of a pipeline.
+// The states of a report, and all but Standby those of a pipeline. A replica has a [ReplicaState].
 const (
 	Live     State = "live"
 	Starting State = "starting"
@@ -65,9 +67,10 @@ type Problem struct {
 	Kind Kind `json:"kind"`
 	// Title says in a few words what that is.
 	Title string `json:"title"`
-	// Pipeline is whose it is; empty where it is the process's.
+	// Pipeline or Replica is whose it is; both are empty where it is the process's.
 	Pipeline string `json:"pipeline,omitempty"`
-	// Streams are those that have it; none where it is the pipeline's.
+	Replica  string `json:"replica,omitempty"`
+	// Streams are those that have it; none where it is the pipeline's or the replica's.
 	Streams []string `json:"streams,omitempty"`
 	// Since is when it began, as far as is known: the earliest of its streams.
 	Since time.Time `json:"since,omitzero"`
@@ -270,4 +273,68 @@ type Rejection struct {
 	// Text is why, and Advice what to do.
 	Text   string `json:"text"`
 	Advice string `json:"advice"`
+}
+
+// ReplicaState is what a replica does.
+type ReplicaState string
+
+// The states of a replica.
+const (
+	// ReplicaRunning: it follows its log.
+	ReplicaRunning ReplicaState = "running"
+	// ReplicaLearning: it reads the log up to the end that it had at the start, and writes nothing before.
+	ReplicaLearning ReplicaState = "learning"
+	// ReplicaHeld: deletes, or all writes, wait for a person.
+	ReplicaHeld ReplicaState = "held"
+	// ReplicaStandby: another process leads, or none does.
+	ReplicaStandby ReplicaState = "standby"
+	// ReplicaNotRunning: it has ended, or has not begun.
+	ReplicaNotRunning ReplicaState = "notRunning"
+)
+
+// Replica is one of the configuration's replicas.
+type Replica struct {
+	// Name is the configuration's.
+	Name string `json:"name"`
+	// Cluster and Pipeline say whose events are applied, and Into is the cluster that they are applied to.
+	Cluster  string `json:"cluster"`
+	Pipeline string `json:"pipeline"`
+	Into     string `json:"into"`
+	// State is running, learning, held, standby or notRunning. Reason is why it does not follow its log; absent where it
+	// does.
+	State  ReplicaState `json:"state"`
+	Reason string       `json:"reason,omitempty"`
+	// Ready says that it is no more than a minute behind its log, or that another process leads.
+	Ready bool `json:"ready"`
+	// LagSeconds is how long ago the oldest event was recorded that is not handled, or for how long the log does not
+	// answer; 0 where neither is so. PendingObjects have events that are not handled.
+	LagSeconds     float64 `json:"lagSeconds"`
+	PendingObjects int     `json:"pendingObjects"`
+	// Objects are those of the target that the replica has written.
+	Objects int `json:"objects"`
+	// Writes are requests to the target since the replica began to run, by result.
+	Writes []Writes `json:"writes,omitempty"`
+	// Parked are objects that wait, by reason.
+	Parked []Parked `json:"parked,omitempty"`
+	// HeldDeletes counts the deletes that wait for a person, and HeldEpoch says that all writes do.
+	HeldDeletes int  `json:"heldDeletes,omitempty"`
+	HeldEpoch   bool `json:"heldEpoch,omitempty"`
+}
+
+// Writes are requests that had the same result.
+type Writes struct {
+	// Result is that of the metric, Total how many had it.
+	Result string `json:"result"`
+	Total  uint64 `json:"total"`
+}
+
+// Parked are objects of a replica that wait for the same reason.
+type Parked struct {
+	// Reason is that of the metric, Objects how many objects wait.
+	Reason  string `json:"reason"`
+	Objects int    `json:"objects"`
+	// Intended says that the file, or a person who detached the objects, wants it so. Absent where something is wrong.
+	Intended bool `json:"intended,omitempty"`
+	// First names objects of the source that have waited for longest: resource, namespace and name.
+	First []string `json:"first"`
 }

@@ -24,6 +24,7 @@ func (r *Report) Text(w io.Writer, wide bool) error {
 	t.troubles()
 	t.pipelines()
 	t.streams()
+	t.replicas()
 	_, err := io.WriteString(inert.NewWriter(w), t.out.String())
 	return err
 }
@@ -75,10 +76,13 @@ func (t *texter) troubles() {
 
 // whose names what has a problem.
 func (t *texter) whose(p *Problem) string {
-	if p.Pipeline == "" {
+	if p.Pipeline+p.Replica == "" {
 		return string(p.Kind)
 	}
 	of := string(p.Kind) + ", pipeline " + p.Pipeline
+	if p.Replica != "" {
+		of = string(p.Kind) + ", replica " + p.Replica
+	}
 	const most = 5
 	switch n := len(p.Streams); {
 	case n == 0:
@@ -146,6 +150,39 @@ func (t *texter) streams() {
 		}
 	}
 	_ = w.Flush()
+}
+
+func (t *texter) replicas() {
+	if len(t.r.Replicas) == 0 {
+		return
+	}
+	t.line("")
+	w := t.table("REPLICA", "FROM", "INTO", "STATE", "READY", "BEHIND", "PENDING", "OBJECTS", "WRITES", "WAITING")
+	for i := range t.r.Replicas {
+		r := &t.r.Replicas[i]
+		var writes, parked []string
+		for _, one := range r.Writes {
+			writes = append(writes, one.Result+" "+strconv.FormatUint(one.Total, 10))
+		}
+		for _, one := range r.Parked {
+			parked = append(parked, one.Reason+" "+strconv.Itoa(one.Objects))
+		}
+		row(w, r.Name, r.Cluster+"/"+r.Pipeline, cmp.Or(r.Into, "-"), string(r.State), yes(r.Ready), unsettled(r.LagSeconds),
+			strconv.Itoa(r.PendingObjects), strconv.Itoa(r.Objects), cmp.Or(strings.Join(writes, ", "), "-"),
+			cmp.Or(strings.Join(parked, ", "), "-"))
+	}
+	_ = w.Flush()
+	for i := range t.r.Replicas {
+		r := &t.r.Replicas[i]
+		if r.Reason != "" {
+			t.line("%s: %s", r.Name, r.Reason)
+		}
+		for _, p := range r.Parked {
+			if t.wide || !p.Intended {
+				t.line("%s: %s", r.Name, p.text())
+			}
+		}
+	}
 }
 
 func (t *texter) table(columns ...string) *tabwriter.Writer {

@@ -53,8 +53,8 @@ func Replica(cfg *config.Config, c *config.Replica, api *rest.Config, log *slog.
 			Existing: plan.Existing(c.Existing), Deletes: c.Deletes.Enabled,
 			DeleteDeselected: c.Deletes.Deselected == config.DeselectedDelete,
 		},
-		Force: c.Conflicts == config.ConflictsForce, Limit: limit, Follow: c.OnEpoch == config.OnEpochFollow,
-		Recreate: c.Immutable == config.ImmutableRecreate, Logger: log,
+		Force: c.Conflicts == config.ConflictsForce, Limit: limit, MinAge: c.Deletes.MinAge,
+		Follow: c.OnEpoch == config.OnEpochFollow, Recreate: c.Immutable == config.ImmutableRecreate, Logger: log,
 	}, nil
 }
 
@@ -73,8 +73,8 @@ func replicaEntries(c *config.Replica) (entries []selection.Entry, err error) {
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		rules := clean.Config{
-			Replica: c.Name, Namespaces: c.Into.Namespaces, Selected: selected, Labels: c.Into.Labels,
-			Annotations: c.Into.Annotations, Status: c.Status, Owned: owned[c.Owned],
+			Replica: c.Name, Cluster: c.From.Cluster, Namespaces: c.Into.Namespaces, Selected: selected,
+			Labels: c.Into.Labels, Annotations: c.Into.Annotations, Status: c.Status, Owned: owned[c.Owned],
 		}
 		for _, text := range r.Ignore {
 			path, err := jsonscan.ParsePath(text)
@@ -101,17 +101,15 @@ func replicaState(cfg *config.Config, c *config.Replica, api *rest.Config) (repl
 	if err != nil {
 		return nil, fmt.Errorf("credentials for the API server: %w", err)
 	}
-	var namespace string
-	if cfg.LeaderElection != nil {
-		namespace, err = LeaseNamespace(cfg)
-	} else {
-		namespace, err = ownNamespace(cfg.Kubernetes)
-	}
+	namespace, err := OwnNamespace(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &released.ConfigMap{Client: client.ConfigMaps(namespace), Name: "kube-eventbridge-replica-" + c.Name}, nil
+	return &released.ConfigMap{Client: client.ConfigMaps(namespace), Name: nameOf(c)}, nil
 }
+
+// nameOf is the name of what a replica has outside of its file: a ConfigMap, a consumer of NATS and a group of Kafka.
+func nameOf(c *config.Replica) string { return "kube-eventbridge-replica-" + c.Name }
 
 // groupAndPlural returns the group of a resource, "*" for all, and its plural, empty for all.
 func groupAndPlural(n value.ResourceName) (group, plural string, err error) {
@@ -136,7 +134,7 @@ var markers = []string{"_gap", "_resync"}
 
 // openReplicaLog connects to the log of a replica. PerObject says that its subjects are of the default template.
 func openReplicaLog(c *config.Replica, perObject bool, log *slog.Logger) (replica.Log, error) {
-	name := "kube-eventbridge-replica-" + c.Name
+	name := nameOf(c)
 	notice := func(line string) {
 		log.Info("log", "notice", strings.TrimSuffix(line, "; ^C ends it")) // which is for a terminal
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,9 +16,11 @@ import (
 
 // Action is something that may be allowed.
 type Action struct {
-	Verb, Group, Resource string
+	// A subresource is behind a slash.
+	Group, Resource string
 	// Namespace is empty for all, Name for any.
 	Namespace, Name string
+	Verb            string
 }
 
 // review is a SelfSubjectAccessReview as far as it is used.
@@ -37,17 +40,18 @@ func (c *Client) Allowed(ctx context.Context, a Action) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	question := review{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
+	resource, subresource, _ := strings.Cut(a.Resource, "/")
 	question.Spec.Attributes = map[string]string{
-		"verb": a.Verb, "group": a.Group, "resource": a.Resource,
+		"verb": a.Verb, "group": a.Group, "resource": resource, "subresource": subresource,
 		"namespace": a.Namespace, "name": a.Name,
 	}
 	body, err := json.Marshal(question)
 	if err != nil {
 		return false, err
 	}
-	const resource = "selfsubjectaccessreviews"
+	const reviews = "selfsubjectaccessreviews"
 	u := c.base
-	u.Path = joinPath(u.Path, "/apis/authorization.k8s.io/v1/"+resource)
+	u.Path = joinPath(u.Path, "/apis/authorization.k8s.io/v1/"+reviews)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return false, err
@@ -61,7 +65,7 @@ func (c *Client) Allowed(ctx context.Context, a Action) (bool, error) {
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK {
 		return false, fmt.Errorf("ask for permissions: %w",
-			refused(resp, schema.GroupResource{Group: "authorization.k8s.io", Resource: resource}))
+			refused(resp, schema.GroupResource{Group: "authorization.k8s.io", Resource: reviews}))
 	}
 	var answer review
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {

@@ -5,9 +5,11 @@ package kube
 import (
 	"context"
 	"errors"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/rawjson"
 )
@@ -149,4 +151,27 @@ func continuation(err error) string {
 		return ""
 	}
 	return status.Status().Continue
+}
+
+// Rewound asks the API server for its version again and again, and returns a [source.RewoundError] when that goes back,
+// or ctx's error.
+//
+// A watch that is open tells nothing of an etcd that was restored below its API server, or behind a proxy that keeps
+// connections. Once the API server has passed the version of the watch again, no watch tells it any more. So this finds
+// a restore only if its version stays behind the one before for as long as every.
+func Rewound(ctx context.Context, c *Client, s source.Stream, every time.Duration) error {
+	for shown := ""; ; {
+		if err := pause.For(ctx, every); err != nil {
+			return err
+		}
+		meta, err := c.ReadPage(ctx, s, PageQuery{Limit: 1}, func([]byte) error { return nil })
+		if err != nil {
+			continue // who reads the stream meets it, too
+		}
+		now := meta.ResourceVersion
+		if now != shown && source.Later(now, shown) == shown {
+			return &source.RewoundError{Stream: s.Name(), Position: shown, Server: now}
+		}
+		shown = now
+	}
 }

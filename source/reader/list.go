@@ -24,8 +24,8 @@ func (w *wire) list(ctx context.Context) (*stubs, error) {
 	if err := w.startList(ctx, version); err != nil {
 		return nil, err
 	}
-	out := &stubs{}
-	take := func(raw []byte) error { return w.item(ctx, out, raw) }
+	out, n := &stubs{}, 0
+	take := func(raw []byte) error { n++; return w.item(ctx, out, raw) }
 	for _, raw := range first {
 		if err := take(raw); err != nil {
 			return nil, err
@@ -39,7 +39,7 @@ func (w *wire) list(ctx context.Context) (*stubs, error) {
 	}
 	out.ResourceVersion = version
 	return out, w.note(ctx, source.Progress{
-		Kind: source.Listed, Version: version, Objects: len(out.Items),
+		Kind: source.Listed, Version: version, Objects: n,
 		Seen: time.Now(),
 	})
 }
@@ -57,7 +57,7 @@ func (w *wire) startList(ctx context.Context, version string) error {
 	return err
 }
 
-// item passes one object of a list to the feed, and keeps its identity.
+// item passes one object of a list to the feed, and keeps its identity for the cache.
 func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
 	id, err := source.ParseIdentity(raw, w.stream.Namespaced)
 	if err != nil {
@@ -77,6 +77,8 @@ func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
 		Ticket: ticket, Size: size,
 		Listed: true,
 	})
-	out.Items = append(out.Items, &object{Identity: id})
+	if !w.uncached {
+		out.Items = append(out.Items, &object{Identity: id})
+	}
 	return nil
 }

@@ -26,6 +26,7 @@ type wire struct {
 	checker
 	connector
 	feed     source.Feed
+	uncached bool
 	recovery Recovery
 	again    <-chan source.Why
 	owed     Owed

@@ -26,6 +26,7 @@ func main() {
 	flags.Uint64Var(&o.Seed, "seed", 1, "what the campaign follows from; with the same directory it goes on where it was")
 	flags.IntVar(&o.Limit, "limit", 0, "the limit of deletes in each round (default: some rounds have one)")
 	flags.IntVar(&o.Replicators, "replicators", 0, "how many replicators there are, of which one leads (default: 1 or 2)")
+	flags.StringVar(&o.Both, "both", "some", "rounds in which the clusters replicate into each other: none, some or all")
 	flags.StringVar(&o.Broker, "broker", "nats", "what the bridge publishes to: nats or kafka")
 	flags.StringVar(&o.Binary, "binary", "", "another program than that of this tree")
 	flags.StringVar(&o.Dir, "dir", "faults-replicate-results", "directory of the results, and of rounds with violations")

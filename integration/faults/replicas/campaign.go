@@ -32,6 +32,8 @@ type Options struct {
 	Limit int
 	// Replicators, if not 0, is how many there are in each round; otherwise one or two.
 	Replicators int
+	// Both says in which rounds the clusters replicate into each other: none, some or all.
+	Both string
 	// Interfere is how often people change the target.
 	Interfere time.Duration
 	// Once injects each fault once and alone, in place of those at random.
@@ -62,8 +64,9 @@ type Result struct {
 	Seed   uint64 `json:"seed"`
 	Broker string `json:"broker"`
 	Limit  int    `json:"limit,omitempty"`
-	// Replicators is how many processes there were, of which one led.
+	// Replicators is how many processes there were, of which one led, in each direction; Both says that there were two.
 	Replicators int      `json:"replicators"`
+	Both        bool     `json:"both,omitempty"`
 	Faults      []string `json:"faults"`
 	// Changes are those of the driver; the others are of the replicator, in the target.
 	Changes, Creates, Updates, Deletes int
@@ -189,7 +192,8 @@ func (o *Options) round(ctx context.Context, number, n int, plan []fault) (res R
 		res.Replicators = 1 + number%2
 	}
 	random := newRandom(o.Seed, uint64(number)) //nolint:gosec // it is positive
-	if number%4 == 3 && o.Limit == 0 {
+	res.Both = o.Both == "all" || o.Both == "some" && number%3 == 2
+	if number%4 == 3 && o.Limit == 0 && !res.Both {
 		res.Limit = smallLimit
 	}
 	dir := filepath.Join(o.Dir, fmt.Sprintf("round-%d", number))
@@ -220,8 +224,11 @@ func (w *world) play(ctx context.Context, n int, plan []fault, res *Result) erro
 	driving, stop := context.WithCancel(ctx)
 	defer stop()
 	var busy sync.WaitGroup
-	busy.Go(func() { res.Changes = w.drive(driving, 80*time.Millisecond) })
-	busy.Go(func() { w.interfere(driving, w.o.Interfere) })
+	changes := make([]int, 2)
+	for i, each := range w.directions() {
+		busy.Go(func() { changes[i] = each.drive(driving, 80*time.Millisecond) })
+		busy.Go(func() { each.interfere(driving, w.o.Interfere) })
+	}
 	if err := w.pause(ctx, 2, 4); err != nil {
 		return err
 	}
@@ -233,25 +240,38 @@ func (w *world) play(ctx context.Context, n int, plan []fault, res *Result) erro
 		for _, f := range next {
 			res.Faults = append(res.Faults, f.name)
 		}
-		if !w.reaches(ctx, len(res.Faults)) {
+		if !w.reachAll(ctx, len(res.Faults)) {
 			break // what follows would tell the same again
 		}
 	}
 	stop()
 	busy.Wait()
+	res.Changes = changes[0] + changes[1]
 	w.note("all is quiet")
-	if w.unknown.Load() {
-		if err := w.resync(ctx); err != nil {
-			return err
+	for _, each := range w.directions() {
+		if each.unknown.Load() {
+			if err := each.resync(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	quiet := time.Now()
 	wrong, late := w.converge(ctx, 60*time.Second)
 	res.Converged, res.Late = time.Since(quiet).Seconds(), late
 	for _, m := range wrong {
-		w.violated("R1", "%s: %s; it waits: %q", m.key, m.what, m.waits)
+		m.in.violated("R1", "%s: %s; it waits: %q", m.key, m.what, m.waits)
 	}
-	return w.judgeWrites(ctx, res)
+	if w.other != nil && len(wrong) == 0 {
+		if err := w.stays(ctx); err != nil {
+			return err
+		}
+	}
+	for _, each := range w.directions() {
+		if err := each.judgeWrites(ctx, res); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // choose returns the faults that are injected next, together.
@@ -290,26 +310,32 @@ func (w *world) inject(ctx context.Context, together []fault) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	var busy sync.WaitGroup
-	errs := make([]error, len(together))
+	errs, in := make([]error, len(together)), pick(w.random, w.directions())
 	for i, f := range together {
 		busy.Go(func() {
-			w.note("fault: %s", f.name)
-			if err := f.run(ctx, w); err != nil {
+			in.note("fault: %s", f.name)
+			if err := f.run(ctx, in); err != nil {
 				errs[i] = fmt.Errorf("%s: %w", f.name, err)
 			}
-			w.note("end of fault: %s", f.name)
+			in.note("end of fault: %s", f.name)
 		})
 	}
 	busy.Wait()
 	return errors.Join(errs...)
 }
 
+// reachAll reports whether reaches holds in all directions.
+func (w *world) reachAll(ctx context.Context, n int) bool {
+	return !slices.ContainsFunc(w.directions(), func(each *world) bool { return !each.reaches(ctx, n) })
+}
+
 // reaches reports whether a new object of the source reaches the target in time.
 func (w *world) reaches(ctx context.Context, n int) bool {
-	k := key{pick(w.random, resources), pick(w.random, sources), fmt.Sprintf("probe-%d", n)}
+	k := key{pick(w.random, resources), pick(w.random, w.sources()), fmt.Sprintf("probe-%s-%d", w.direction.source, n)}
 	o := w.newObject(k)
 	unstructured.RemoveNestedField(o.Object, "spec", "password") // with one it would wait
 	o.SetOwnerReferences(nil)                                    // with one it would be left out
+	o.SetFinalizers(nil)                                         // the driver does not come to remove them
 	began := time.Now()
 	for time.Since(began) < 30*time.Second {
 		if _, err := w.from.Resource(k.resource).Namespace(k.namespace).Create(ctx, o, metav1.CreateOptions{}); err == nil {
@@ -328,9 +354,10 @@ func (w *world) reaches(ctx context.Context, n int) bool {
 		s, asked := w.status(ctx)
 		w.violated("hang", "%s does not reach the target within 30 seconds; status %+v, %v", k, s, asked)
 	}
-	w.mu.Lock()
-	w.result.Reached = append(w.result.Reached, time.Since(began).Seconds())
-	w.mu.Unlock()
+	main := w.main()
+	main.mu.Lock()
+	main.result.Reached = append(main.result.Reached, time.Since(began).Seconds())
+	main.mu.Unlock()
 	return err == nil
 }
 
@@ -357,7 +384,7 @@ func Summary(results []Result) string {
 	var b strings.Builder
 	failed := 0
 	violations, byFault, sum, faults, late := map[string]int{}, map[string]int{}, Result{}, 0, 0
-	for _, p := range []string{"R1", "R2", "R3", "R4", "R5", "R6", "hang"} {
+	for _, p := range []string{"R1", "R2", "R3", "R4", "R5", "R6", "R7", "hang"} {
 		violations[p] = 0
 	}
 	for i := range results {

@@ -24,7 +24,7 @@ var names = map[schema.GroupVersionResource]int{configMaps: 10, secrets: 6, widg
 
 func (w *world) anyKey() key {
 	r := pick(w.random, resources)
-	return key{r, pick(w.random, sources), fmt.Sprintf("%s%d", r.Resource[:1], w.random.n(names[r]))}
+	return key{r, pick(w.random, w.sources()), fmt.Sprintf("%s%d", r.Resource[:1], w.random.n(names[r]))}
 }
 
 // value differs from all others.
@@ -54,6 +54,9 @@ func (w *world) changeSource(ctx context.Context, objects dynamic.ResourceInterf
 	got, err := objects.Get(ctx, k.name, metav1.GetOptions{})
 	if err != nil {
 		return create()
+	}
+	if w.rules.Replicated(k.resource.GroupResource(), got.Object) {
+		return errCopied
 	}
 	if got.GetDeletionTimestamp() != nil {
 		return patch(ctx, objects, k.name, map[string]any{"metadata": map[string]any{"finalizers": nil}})
@@ -146,7 +149,7 @@ func (w *world) newObject(k key) *unstructured.Unstructured {
 
 // targetOf are the objects of the target among which those of a key are.
 func (w *world) targetOf(k key) dynamic.ResourceInterface {
-	return w.to.Resource(k.resource).Namespace(namespaces[k.namespace])
+	return w.to.Resource(k.resource).Namespace(w.namespaces[k.namespace])
 }
 
 // interfere has people change the target until ctx ends.
@@ -184,7 +187,7 @@ func (w *world) person(ctx context.Context, k key, edits map[key]int, detached *
 		}
 		return
 	}
-	if !isOurs(k, got.GetLabels(), got.GetAnnotations()) {
+	if !w.isOurs(k, got.GetLabels(), got.GetAnnotations()) {
 		if w.random.n(3) == 0 {
 			w.told(objects.Delete(ctx, k.name, metav1.DeleteOptions{}), "a person deletes %s, which is not the replica's", k)
 		} else {

@@ -228,7 +228,7 @@ func storm(codes ...int) func(context.Context, *world) error {
 // emptySource deletes all objects of a namespace of the source. Where deletes have a limit the replica has to hold
 // them.
 func emptySource(ctx context.Context, w *world) error {
-	namespace, n := pick(w.random, sources), 0
+	namespace, n := pick(w.random, w.sources()), 0
 	for _, r := range resources {
 		objects := w.from.Resource(r).Namespace(namespace)
 		list, err := objects.List(ctx, metav1.ListOptions{})
@@ -248,14 +248,14 @@ func emptySource(ctx context.Context, w *world) error {
 // everyTarget calls do with each object of the target that is the replica's.
 func (w *world) everyTarget(ctx context.Context, do func(k key) error) (n int, err error) {
 	for _, r := range resources {
-		for from, to := range namespaces {
+		for from, to := range w.namespaces {
 			list, err := w.to.Resource(r).Namespace(to).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return n, err
 			}
 			for i := range list.Items {
 				o := &list.Items[i]
-				if k := (key{r, from, o.GetName()}); isOurs(k, o.GetLabels(), o.GetAnnotations()) && do(k) == nil {
+				if k := (key{r, from, o.GetName()}); w.isOurs(k, o.GetLabels(), o.GetAnnotations()) && do(k) == nil {
 					n++
 				}
 			}

@@ -30,7 +30,7 @@ import (
 
 // recreateNamespace deletes a namespace of the target, does what its controller would do, and creates it again.
 func recreateNamespace(ctx context.Context, w *world) error {
-	name := namespaces[pick(w.random, sources)]
+	name := w.namespaces[pick(w.random, w.sources())]
 	all := w.admin.CoreV1().Namespaces()
 	if err := all.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
@@ -47,7 +47,11 @@ func recreateNamespace(ctx context.Context, w *world) error {
 				continue
 			}
 			for i := range list.Items {
-				_ = objects.Delete(ctx, list.Items[i].GetName(), metav1.DeleteOptions{}) // it is asked again
+				name := list.Items[i].GetName()
+				_ = objects.Delete(ctx, name, metav1.DeleteOptions{}) // it is asked again
+				if list.Items[i].GetFinalizers() != nil {
+					_ = patch(ctx, objects, name, map[string]any{"metadata": map[string]any{"finalizers": nil}}) // so is this
+				}
 			}
 		}
 		got, err := all.Get(ctx, name, metav1.GetOptions{})
@@ -89,7 +93,7 @@ func (w *world) recreateCRD(ctx context.Context, in *controlplane.ControlPlane) 
 
 // quota allows no more objects in a namespace for a while. No controller says how many there are, so this does.
 func quota(ctx context.Context, w *world) error {
-	all := w.admin.CoreV1().ResourceQuotas(namespaces[pick(w.random, sources)])
+	all := w.admin.CoreV1().ResourceQuotas(w.namespaces[pick(w.random, w.sources())])
 	none := corev1.ResourceList{
 		corev1.ResourceConfigMaps: resource.MustParse("0"), corev1.ResourceSecrets: resource.MustParse("0"),
 	}
@@ -170,49 +174,57 @@ func deny(res http.ResponseWriter, r *http.Request) {
 // restoreSource puts the source's etcd back by a few seconds. The replica has to stop then, until it is resumed.
 func restoreSource(bump bool) func(context.Context, *world) error {
 	return func(ctx context.Context, w *world) error {
+		if w.other != nil {
+			return restoreTarget(bump)(ctx, w.other)
+		}
 		snapshot := filepath.Join(w.dir, "source.db")
 		if err := errors.Join(w.source.Snapshot(ctx, snapshot), w.pause(ctx, 3, 6),
 			w.source.Restore(context.WithoutCancel(ctx), snapshot, bump), os.Remove(snapshot)); err != nil {
 			return err
 		}
-		w.note("the source's etcd is restored")
-		w.unknown.Store(true)
-		held := func() bool {
-			s, err := w.status(ctx)
-			return err == nil && s.HeldEpoch != 0
-		}
-		if poll(ctx, time.Minute, "", held) != nil {
-			w.violated("R4", "the replica does not stop after the source's etcd was restored")
-			return nil
-		}
-		w.note("the replica is held")
-		if err := w.pause(ctx, 1, 2); err != nil { // what was under way ends
-			return err
-		}
-		h := hold{from: time.Now()}
-		if err := w.pause(ctx, 2, 5); err != nil {
-			return err
-		}
-		if w.random.n(2) == 0 {
-			w.note("the replicator is killed while it is held")
-			p, _, _ := w.leading(ctx) // any one, if none leads
-			if err := errors.Join(p.kill(), p.start()); err != nil {
-				return err
-			}
-			if poll(ctx, 30*time.Second, "", held) != nil {
-				w.violated("R4", "the replica was held, and is not after a restart")
-			}
-			if err := w.pause(ctx, 1, 4); err != nil {
-				return err
-			}
-		}
-		h.to = time.Now()
-		w.mu.Lock()
-		w.holds = append(w.holds, h)
-		w.mu.Unlock()
-		w.note("the replica is resumed")
-		return w.resume(ctx)
+		return w.stops(ctx)
 	}
+}
+
+// stops wants the replica to stop, as the source's etcd was restored, and resumes it.
+func (w *world) stops(ctx context.Context) error {
+	w.note("the source's etcd is restored")
+	w.unknown.Store(true)
+	held := func() bool {
+		s, err := w.status(ctx)
+		return err == nil && s.HeldEpoch != 0
+	}
+	if poll(ctx, time.Minute, "", held) != nil {
+		w.violated("R4", "the replica does not stop after the source's etcd was restored")
+		return nil
+	}
+	w.note("the replica is held")
+	if err := w.pause(ctx, 1, 2); err != nil { // what was under way ends
+		return err
+	}
+	h := hold{from: time.Now()}
+	if err := w.pause(ctx, 2, 5); err != nil {
+		return err
+	}
+	if w.random.n(2) == 0 {
+		w.note("the replicator is killed while it is held")
+		p, _, _ := w.leading(ctx) // any one, if none leads
+		if err := errors.Join(p.kill(), p.start()); err != nil {
+			return err
+		}
+		if poll(ctx, 30*time.Second, "", held) != nil {
+			w.violated("R4", "the replica was held, and is not after a restart")
+		}
+		if err := w.pause(ctx, 1, 4); err != nil {
+			return err
+		}
+	}
+	h.to = time.Now()
+	w.mu.Lock()
+	w.holds = append(w.holds, h)
+	w.mu.Unlock()
+	w.note("the replica is resumed")
+	return w.resume(ctx)
 }
 
 // restoreTarget puts the target's etcd back by a few seconds.
@@ -231,7 +243,13 @@ func restoreTarget(bump bool) func(context.Context, *world) error {
 		w.history.restored()
 		err = w.target.Restore(context.WithoutCancel(ctx), snapshot, bump)
 		w.note("the target's etcd is restored to what it had at %d", rev)
-		return errors.Join(err, w.history.begin(context.WithoutCancel(ctx), rev+1), os.Remove(snapshot))
+		if err := errors.Join(err, w.history.begin(context.WithoutCancel(ctx), rev+1), os.Remove(snapshot)); err != nil {
+			return err
+		}
+		if w.other != nil {
+			return w.other.stops(ctx)
+		}
+		return nil
 	}
 }
 

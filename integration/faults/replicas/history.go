@@ -23,6 +23,7 @@ import (
 // history has what became of the target's objects, as etcd tells it: the audit log lacks the end of what an API server
 // did that was killed.
 type history struct {
+	direction
 	of *controlplane.ControlPlane
 
 	mu      sync.Mutex // guards what follows
@@ -60,8 +61,8 @@ type object struct {
 	raw string
 }
 
-func newHistory(of *controlplane.ControlPlane) *history {
-	return &history{of: of, eras: []time.Time{time.Now()}}
+func newHistory(d direction, of *controlplane.ControlPlane) *history {
+	return &history{direction: d, of: of, eras: []time.Time{time.Now()}}
 }
 
 // restored says that etcd is put back now. Nothing follows it then.
@@ -109,7 +110,7 @@ func (h *history) take(res *clientv3.WatchResponse) {
 	defer h.mu.Unlock()
 	h.seen = max(h.seen, res.Header.Revision)
 	for _, e := range res.Events {
-		k, ok := keyOf(string(e.Kv.Key))
+		k, ok := h.keyOf(string(e.Kv.Key))
 		if !ok {
 			continue
 		}
@@ -135,7 +136,7 @@ func decode(raw []byte) (*object, error) {
 }
 
 // keyOf returns the key in the source of an object in etcd, if the replica may write it.
-func keyOf(path string) (key, bool) {
+func (d *direction) keyOf(path string) (key, bool) {
 	for _, r := range resources {
 		prefix := "/registry/" + r.Resource + "/"
 		if r.Group != "" {
@@ -146,15 +147,15 @@ func keyOf(path string) (key, bool) {
 		if !ok || !found {
 			continue
 		}
-		if from, selected := sourceNamespace(namespace); selected {
+		if from, selected := d.sourceNamespace(namespace); selected {
 			return key{r, from, name}, true
 		}
 	}
 	return key{}, false
 }
 
-func sourceNamespace(target string) (string, bool) {
-	for from, to := range namespaces {
+func (d *direction) sourceNamespace(target string) (string, bool) {
+	for from, to := range d.namespaces {
 		if to == target {
 			return from, true
 		}
@@ -238,7 +239,7 @@ func (h *history) attributed(requests []*request) ([]change, error) {
 	defer h.mu.Unlock()
 	byKey := make(map[key][]*request)
 	for _, r := range requests {
-		from, ok := sourceNamespace(r.ObjectRef.Namespace)
+		from, ok := h.sourceNamespace(r.ObjectRef.Namespace)
 		for _, resource := range resources {
 			if ok && resource.Resource == r.ObjectRef.Resource && resource.Group == r.ObjectRef.APIGroup {
 				k := key{resource, from, r.ObjectRef.Name}

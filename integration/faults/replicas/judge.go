@@ -5,6 +5,7 @@ package replicas
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -29,12 +30,10 @@ const (
 	redacted = "[redacted"
 )
 
-// isOurs reports whether an object of the target is the replica's.
-func isOurs(k key, labels, annotations map[string]string) bool {
-	return labels[label] == replicaName && annotations[origin] == originOf(k)
+// ours reports whether a version of an object of the target is the replica's.
+func (d *direction) ours(k key, o *object) bool {
+	return d.isOurs(k, o.Metadata.Labels, o.Metadata.Annotations)
 }
-
-func (o *object) ours(k key) bool { return isOurs(k, o.Metadata.Labels, o.Metadata.Annotations) }
 
 func (o *object) sequence() sequence.Sequence {
 	s, _ := sequence.Parse(o.Metadata.Annotations[seqNote]) // what is unreadable is the oldest
@@ -46,6 +45,8 @@ type entry struct {
 	sequence.Sequence
 	op, uid  string
 	recorded time.Time
+	// copied: the source's object was written by a replica.
+	copied bool
 }
 
 // readLog returns the events of each key, in the order of the log.
@@ -56,16 +57,16 @@ func (w *world) readLog(ctx context.Context) (map[key][]entry, error) {
 	}
 	all := make(map[key][]entry)
 	for i := range messages {
-		if k, e, ok := entryOf(&messages[i]); ok {
+		if k, e, ok := w.entryOf(&messages[i]); ok {
 			all[k] = append(all[k], e)
 		}
 	}
 	return all, nil
 }
 
-func entryOf(m *rig.Message) (k key, e entry, ok bool) {
+func (w *world) entryOf(m *rig.Message) (k key, e entry, ok bool) {
 	parts := strings.Split(header(m, "partitionkey"), "/")
-	if len(parts) != 5 {
+	if len(parts) != 5 || parts[0] != w.direction.source {
 		return k, e, false
 	}
 	for _, r := range resources {
@@ -75,9 +76,13 @@ func entryOf(m *rig.Message) (k key, e entry, ok bool) {
 	}
 	seq, err := sequence.Parse(header(m, "sequence"))
 	typ := strings.TrimSuffix(header(m, "type"), ".v1")
-	e = entry{seq, typ[strings.LastIndex(typ, ".")+1:], header(m, "objectuid"), time.Time{}}
+	e = entry{Sequence: seq, op: typ[strings.LastIndex(typ, ".")+1:], uid: header(m, "objectuid")}
+	var object map[string]any
+	if json.Unmarshal(m.Data, &object) == nil && k.name != "" {
+		e.copied = w.rules.Replicated(k.resource.GroupResource(), object)
+	}
 	e.recorded, _ = time.Parse(time.RFC3339Nano, header(m, "recordedtime")) // an event without is the oldest
-	return k, e, err == nil && k.name != "" && namespaces[k.namespace] != "" &&
+	return k, e, err == nil && k.name != "" && w.namespaces[k.namespace] != "" &&
 		slices.Contains([]string{"added", "updated", "deleted"}, e.op)
 }
 
@@ -93,6 +98,7 @@ func newest(of []entry) (last entry) {
 
 // mismatch is a key that is not in the target as in the source.
 type mismatch struct {
+	in   *world
 	key  key
 	what string
 	// waits is why the replica says that it waits.
@@ -120,7 +126,7 @@ func (w *world) compare(ctx context.Context, edits map[key]int) ([]mismatch, err
 	}
 	var all []mismatch
 	for _, r := range resources {
-		for from, to := range namespaces {
+		for from, to := range w.namespaces {
 			source, err := w.from.Resource(r).Namespace(from).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return nil, err
@@ -140,7 +146,7 @@ func (w *world) compare(ctx context.Context, edits map[key]int) ([]mismatch, err
 			for name, pair := range pairs {
 				k := key{r, from, name}
 				if what := w.differs(k, pair[0], pair[1], newest(log[k]), waits[k], edits[k]); what != "" {
-					all = append(all, mismatch{k, what, waits[k]})
+					all = append(all, mismatch{w, k, what, waits[k]})
 				}
 			}
 		}
@@ -151,25 +157,31 @@ func (w *world) compare(ctx context.Context, edits map[key]int) ([]mismatch, err
 
 // differs says how the objects of a key differ; it is empty if they do not, or if they may.
 func (w *world) differs(k key, source, target *unstructured.Unstructured, last entry, waits string, edits int) string {
-	ours := target != nil && isOurs(k, target.GetLabels(), target.GetAnnotations())
+	ours := target != nil && w.isOurs(k, target.GetLabels(), target.GetAnnotations())
 	switch {
 	case source == nil && ours:
 		return fmt.Sprintf("it is gone in the source, and still in the target; the log's newest event is %s %s", last.op,
 			last.Sequence)
-	case source == nil, target != nil && !ours: // somebody else's, or detached
-		return ""
-	}
-	if _, skips := w.rules.Skips(k.resource.GroupResource(), source.DeepCopy().Object); skips {
+	case source == nil:
 		return ""
 	}
 	if password, _, _ := unstructured.NestedString(source.Object, "spec", "password"); password != "" {
 		return "" // its newest event is redacted
 	}
-	if target == nil {
-		return fmt.Sprintf("the target lacks it; the log's newest event is %s %s", last.op, last.Sequence)
+	if _, skips := w.rules.Skips(k.resource.GroupResource(), source.DeepCopy().Object); skips {
+		return w.leftOver(k, source, target, ours)
+	}
+	if target != nil && !ours { // somebody else's, or detached
+		if waits == "" {
+			return "the target has another object of its name, and the replica does not report it"
+		}
+		return ""
 	}
 	if waits == "contested" && edits >= 3 {
 		return ""
+	}
+	if target == nil {
+		return fmt.Sprintf("the target lacks it; the log's newest event is %s %s", last.op, last.Sequence)
 	}
 	_, labelled := source.GetLabels()["app"]
 	want, err := w.cleaned(k, source, true)
@@ -188,6 +200,20 @@ func (w *world) differs(k key, source, target *unstructured.Unstructured, last e
 		return fmt.Sprintf("its sequence is %s, and the newest in the log is %s", at, last.Sequence)
 	}
 	return ""
+}
+
+// leftOver says what is wrong with what the target has of an object that is left out.
+func (w *world) leftOver(k key, source, target *unstructured.Unstructured, ours bool) string {
+	switch {
+	case !ours:
+		return ""
+	case target.GetAnnotations()[uidNote] != string(source.GetUID()):
+		return "the target has a copy of what has ended, and what has its name now is left out"
+	case w.rules.Replicated(k.resource.GroupResource(), source.Object):
+		return "both clusters have a copy, and neither has an original"
+	default:
+		return ""
+	}
 }
 
 func asText(v any) string {
@@ -229,21 +255,20 @@ func (w *world) converge(ctx context.Context, within time.Duration) (wrong []mis
 	touched := false
 	for end := time.Now().Add(within); ; {
 		var err error
-		w.letGo(ctx)
-		wrong, err = w.compare(ctx, w.edits(ctx))
+		wrong, err = w.mismatches(ctx)
 		if err == nil && len(wrong) == 0 {
 			return nil, late
 		}
 		if time.Now().After(end) {
 			if err != nil {
-				wrong = append(wrong, mismatch{what: "the clusters cannot be compared: " + err.Error()})
+				wrong = append(wrong, mismatch{in: w, what: "the clusters cannot be compared: " + err.Error()})
 			}
 			if blocked := blockedOnes(wrong); !touched && len(blocked) == len(wrong) {
 				touched, end = true, time.Now().Add(within/2)
 				for _, m := range blocked {
 					late = append(late, m.key.String()+" waits: "+m.waits)
 					w.note("%s is touched, as it waits: %s", m.key, m.waits)
-					_ = patch(ctx, w.from.Resource(m.key.resource).Namespace(m.key.namespace), m.key.name,
+					_ = patch(ctx, m.in.from.Resource(m.key.resource).Namespace(m.key.namespace), m.key.name,
 						content(m.key.resource, map[string]any{"value": text(m.key.resource, newValue("touch"))}))
 				}
 				continue
@@ -254,6 +279,16 @@ func (w *world) converge(ctx context.Context, within time.Duration) (wrong []mis
 			return wrong, late
 		}
 	}
+}
+
+// mismatches compares the clusters, in all directions.
+func (w *world) mismatches(ctx context.Context) (all []mismatch, err error) {
+	for _, each := range w.directions() {
+		each.letGo(ctx)
+		some, failed := each.compare(ctx, each.edits(ctx))
+		all, err = append(all, some...), errors.Join(err, failed)
+	}
+	return all, err
 }
 
 // blockedOnes are those that wait for something that the replica cannot see go.
@@ -286,7 +321,7 @@ func (w *world) edits(ctx context.Context) map[key]int {
 		return counts
 	}
 	for i := range changes {
-		if c := &changes[i]; c.by == person && c.before != nil && c.after != nil && c.before.ours(c.key) {
+		if c := &changes[i]; c.by != replicator && c.by != "" && c.before != nil && w.ours(c.key, c.before) {
 			counts[c.key]++
 		}
 	}
@@ -346,18 +381,23 @@ func (w *world) judge(changes []change, log map[key][]entry, res *Result) {
 			w.judgeDelete(c, log, ended, res)
 		case c.before == nil:
 			res.Creates++
-			if !c.after.ours(c.key) {
+			if !w.ours(c.key, c.after) {
 				res.violated("R3", "%s was created without label or origin", c)
 			}
 		default:
 			res.Updates++
-			if !c.before.ours(c.key) {
+			if !w.ours(c.key, c.before) {
 				res.violated("R3", "%s was written, and was not the replica's: %s", c, c.before.raw)
 			}
-			if before, after := c.before.sequence(), c.after.sequence(); c.before.ours(c.key) && before.After(after) {
+			if before, after := c.before.sequence(), c.after.sequence(); w.ours(c.key, c.before) && before.After(after) {
 				res.Backward++
 				res.violated("R2", "%s went back from %s to %s", c, before, after)
 			}
+		}
+		if c.after != nil && slices.ContainsFunc(log[c.key], func(e entry) bool {
+			return e.copied && e.Sequence == c.after.sequence() && e.uid == c.after.Metadata.Annotations[uidNote]
+		}) {
+			res.violated("R7", "%s was written out of a copy: %s", c, c.after.raw)
 		}
 		if c.after != nil && strings.Contains(c.after.raw, redacted) {
 			res.violated("R6", "%s has a redacted value: %s", c, c.after.raw)
@@ -389,7 +429,7 @@ func (w *world) judgeDelete(c *change, all map[key][]entry, ended map[key]time.T
 		res.violated("R3", "%s was deleted with the precondition %q, and had the uid %q", c, options.Preconditions.UID,
 			c.before.Metadata.UID)
 	}
-	if !c.before.ours(c.key) {
+	if !w.ours(c.key, c.before) {
 		res.violated("R3", "%s was deleted, and was not the replica's: %s", c, c.before.raw)
 	}
 	at, uid := c.request.StageTimestamp, c.before.Metadata.Annotations[uidNote]

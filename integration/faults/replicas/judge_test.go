@@ -24,7 +24,7 @@ func state(uid string, version uint64) *object {
 	if version > 0 {
 		o.Metadata.Labels = map[string]string{label: replicaName}
 		o.Metadata.Annotations = map[string]string{
-			origin: originOf(judged), uidNote: "source-uid", seqNote: sequence.Sequence{Epoch: 1, Version: version}.String(),
+			origin: there.originOf(judged), uidNote: "source-uid", seqNote: sequence.Sequence{Epoch: 1, Version: version}.String(),
 		}
 	}
 	return o
@@ -45,7 +45,7 @@ func TestJudge_tells_what_each_promise_forbids(t *testing.T) {
 	again := entry{Sequence: sequence.Sequence{Epoch: 1, Version: 9}, op: "added", uid: "another", recorded: noon}
 	another := made(state("v", 7), nil, 2, "v")
 	another.key.name = "b"
-	another.before.Metadata.Annotations[origin] = originOf(another.key)
+	another.before.Metadata.Annotations[origin] = there.originOf(another.key)
 	unknown := made(state("u", 0), nil, 1, "")
 	unknown.by = ""
 	back := again
@@ -76,10 +76,13 @@ func TestJudge_tells_what_each_promise_forbids(t *testing.T) {
 		"a second delete after the first one came back in the source": {
 			[]change{made(state("u", 7), nil, 1, "u"), another}, []entry{gone, back}, nil,
 		},
+		"a write out of a copy": {[]change{made(nil, state("u", 7), 1, "")}, []entry{
+			{Sequence: sequence.Sequence{Epoch: 1, Version: 7}, op: "added", uid: "source-uid", copied: true},
+		}, []string{"R7"}},
 		"a write while it is held": {[]change{made(nil, state("u", 7), 60, "")}, nil, []string{"R4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{limit: 1, holds: []hold{{noon.Add(time.Minute - time.Second), noon.Add(2 * time.Minute)}}}
+			w := &world{direction: there, limit: 1, holds: []hold{{noon.Add(time.Minute - time.Second), noon.Add(2 * time.Minute)}}}
 			var res Result
 			log := map[key][]entry{judged: test.log, another.key: {gone}}
 			w.judge(test.changes, log, &res)

@@ -39,7 +39,6 @@ import (
 // The names of a world.
 const (
 	replicaName = "copy"
-	sourceName  = "east"
 	stream      = "KUBERNETES"
 
 	// replicator and person are users of the target.
@@ -52,10 +51,6 @@ var (
 	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	widgets    = schema.GroupVersionResource{Group: "demo.example.com", Version: "v1", Resource: "widgets"}
 	resources  = []schema.GroupVersionResource{configMaps, secrets, widgets}
-
-	// namespaces has the source's namespaces, with the target's.
-	namespaces = map[string]string{"shop": "shop-copy", "plain": "plain"}
-	sources    = []string{"plain", "shop"}
 )
 
 func kindOf(r schema.GroupVersionResource) string {
@@ -64,6 +59,12 @@ func kindOf(r schema.GroupVersionResource) string {
 
 // world is all that a round needs.
 type world struct {
+	direction
+	// other replicates the other way, between the same clusters; nil where none does. One of the two has borrowed the
+	// clusters and the broker.
+	other    *world
+	borrowed bool
+
 	o      *Options
 	dir    string
 	random *random
@@ -127,7 +128,7 @@ omitStages: [RequestReceived]
 rules:
   - level: RequestResponse
     verbs: [create, update, patch, delete]
-    namespaces: [plain, shop-copy]
+    namespaces: [plain, shop-copy, shop-back]
     resources:
       - {group: "", resources: [configmaps, secrets]}
       - {group: demo.example.com}
@@ -136,17 +137,25 @@ rules:
 
 // newWorld starts a world.
 func newWorld(ctx context.Context, o *Options, dir string, random *random, res *Result) (w *world, err error) {
-	w = &world{o: o, dir: dir, random: random, limit: res.Limit, result: res}
+	w = &world{direction: there, o: o, dir: dir, random: random, limit: res.Limit, result: res}
 	err = try.Run(func(*try.Scope) {
 		try.Do(os.MkdirAll(dir, 0o755))
-		w.rules = try.Get(clean.New(clean.Config{Replica: replicaName, Namespaces: namespaces, Selected: sources}))
+		if res.Both {
+			w.other = w.opposite()
+			try.Do(os.MkdirAll(w.other.dir, 0o755))
+		}
 		w.startClusters(ctx)
 		w.startBroker(ctx)
-		w.startProcesses(res.Replicators)
-		try.Do(poll(ctx, time.Minute, "the replica to be caught up", func() bool {
-			s, err := w.status(ctx)
-			return err == nil && s.CaughtUp
-		}))
+		for _, each := range w.directions() {
+			each.connect(ctx)
+			each.startProcesses(res.Replicators)
+		}
+		for _, each := range w.directions() {
+			try.Do(poll(ctx, time.Minute, "the replica to be caught up", func() bool {
+				s, err := each.status(ctx)
+				return err == nil && s.CaughtUp
+			}))
+		}
 	})
 	if err != nil {
 		return nil, errors.Join(err, w.close())
@@ -157,25 +166,44 @@ func newWorld(ctx context.Context, o *Options, dir string, random *random, res *
 func (w *world) startClusters(ctx context.Context) {
 	path := filepath.Join(w.dir, "policy.yaml")
 	try.Do(os.WriteFile(path, []byte(policy), 0o600))
-	w.source = try.Get(controlplane.Start(ctx, controlplane.Config{Log: w.file("source.log")}))
-	w.target = try.Get(controlplane.Start(ctx, controlplane.Config{
-		Log: w.file("target.log"),
-		APIServerArgs: []string{
-			"--audit-log-path=" + w.auditPath(), "--audit-policy-file=" + path, "--audit-log-maxsize=4000",
+	judged := func(of *world) []string {
+		return []string{
+			"--audit-log-path=" + of.auditPath(), "--audit-policy-file=" + path, "--audit-log-maxsize=4000",
 			"--storage-media-type=application/json", "--etcd-compaction-interval=0",
-		},
+		}
+	}
+	var args []string
+	if w.other != nil {
+		args = judged(w.other)
+	}
+	w.source = try.Get(controlplane.Start(ctx, controlplane.Config{Log: w.file("source.log"), APIServerArgs: args}))
+	w.target = try.Get(controlplane.Start(ctx, controlplane.Config{
+		Log: w.file("target.log"), APIServerArgs: judged(w),
+	}))
+	if w.other != nil {
+		w.other.source, w.other.target = w.target, w.source
+	}
+	for _, each := range w.directions() {
+		source := try.Get(kubernetes.NewForConfig(each.source.RESTConfig()))
+		target := try.Get(kubernetes.NewForConfig(each.target.RESTConfig()))
+		for from, to := range each.namespaces {
+			try.Do(makeNamespace(ctx, source, from))
+			try.Do(makeNamespace(ctx, target, to))
+		}
+	}
+	try.Do(crd.Install(ctx, w.source.RESTConfig(), crd.Define(widgets, "Widget")))
+	try.Do(crd.Install(ctx, w.target.RESTConfig(), crd.Define(widgets, "Widget")))
+}
+
+// connect makes what reads and changes the clusters.
+func (w *world) connect(ctx context.Context) {
+	w.rules = try.Get(clean.New(clean.Config{
+		Replica: replicaName, Cluster: w.direction.source, Namespaces: w.namespaces, Selected: w.sources(),
 	}))
 	w.from = try.Get(dynamic.NewForConfig(w.source.RESTConfig()))
 	w.to = try.Get(dynamic.NewForConfig(w.target.User(person, "system:masters")))
 	w.admin = try.Get(kubernetes.NewForConfig(w.target.RESTConfig()))
-	client := try.Get(kubernetes.NewForConfig(w.source.RESTConfig()))
-	for from, to := range namespaces {
-		try.Do(makeNamespace(ctx, client, from))
-		try.Do(makeNamespace(ctx, w.admin, to))
-	}
-	try.Do(crd.Install(ctx, w.source.RESTConfig(), crd.Define(widgets, "Widget")))
-	try.Do(crd.Install(ctx, w.target.RESTConfig(), crd.Define(widgets, "Widget")))
-	w.history = newHistory(w.target)
+	w.history = newHistory(w.direction, w.target)
 	try.Do(w.history.begin(ctx, 0))
 	cert := try.Get(w.target.ServingCertificate())
 	w.way = try.Get(newWay(w.target.User(replicator, "system:masters"), cert))
@@ -193,9 +221,12 @@ func makeNamespace(ctx context.Context, client kubernetes.Interface, name string
 func (w *world) startBroker(ctx context.Context) {
 	if w.o.Broker == "kafka" {
 		w.broker = try.Get(newKafka(ctx, filepath.Join(w.dir, "kafka"), w.o.Log))
-		return
+	} else {
+		w.broker = try.Get(newNATS(filepath.Join(w.dir, "nats")))
 	}
-	w.broker = try.Get(newNATS(filepath.Join(w.dir, "nats")))
+	if w.other != nil {
+		w.other.broker = w.broker
+	}
 }
 
 // startProcesses writes the configurations, and starts the bridge and the replicator.
@@ -215,7 +246,7 @@ pipelines:
       - {resource: widgets.demo.example.com, redact: [spec.password]}
     encoding: {secrets: {values: true}}
     sink: %s
-`, sourceName, kubeconfig, filepath.Join(w.dir, "data"), port, w.broker.sink())
+`, w.direction.source, kubeconfig, filepath.Join(w.dir, "data"), port, w.broker.sink())
 	}))
 	kubeconfig = try.Get(controlplane.WriteKubeconfig(w.way.config(), filepath.Join(w.dir, "target.kubeconfig")))
 	limit := "100%"
@@ -229,7 +260,7 @@ pipelines:
 	for n := range replicators {
 		p := try.Get(w.newProcess(fmt.Sprintf("replicator-%d", n), "replicate", func(port int) string {
 			return fmt.Sprintf(`
-cluster: west
+cluster: %s
 kubernetes: {kubeconfig: %q}
 server: {listen: "127.0.0.1:%d"}
 log: {level: %s}
@@ -238,14 +269,15 @@ replicas:
   - name: %s
     from: {cluster: %s, pipeline: audit, %s}
     resources:
-      - {resource: configmaps, namespaces: [plain, shop]}
-      - {resource: secrets, namespaces: [plain, shop]}
-      - {resource: widgets.demo.example.com, namespaces: [plain, shop]}
-    into: {namespaces: {shop: shop-copy}}
+      - {resource: configmaps, namespaces: [%[9]s]}
+      - {resource: secrets, namespaces: [%[9]s]}
+      - {resource: widgets.demo.example.com, namespaces: [%[9]s]}
+    into: {namespaces: %[10]s}
     existing: refuse
     conflicts: force
-    deletes: {limit: %s}
-`, kubeconfig, port, w.o.level(), election, replicaName, sourceName, w.broker.from(), limit)
+    deletes: {limit: %[11]s, minAge: 0s}
+`, w.direction.target, kubeconfig, port, w.o.level(), election, replicaName, w.direction.source, w.broker.from(),
+				strings.Join(w.sources(), ", "), w.mapping(), limit)
 		}))
 		w.replicators = append(w.replicators, p)
 		try.Do(p.start())
@@ -264,6 +296,9 @@ func (w *world) file(name string) io.Writer {
 
 func (w *world) close() error {
 	var errs []error
+	if w.other != nil && !w.borrowed {
+		errs = append(errs, w.other.close())
+	}
 	for _, p := range w.replicators {
 		errs = append(errs, p.kill())
 	}
@@ -276,13 +311,13 @@ func (w *world) close() error {
 	if w.way != nil {
 		errs = append(errs, w.way.close())
 	}
-	if w.broker != nil {
+	if w.broker != nil && !w.borrowed {
 		errs = append(errs, w.broker.close())
 	}
-	if w.target != nil {
+	if w.target != nil && !w.borrowed {
 		errs = append(errs, w.target.Close())
 	}
-	if w.source != nil {
+	if w.source != nil && !w.borrowed {
 		errs = append(errs, w.source.Close())
 	}
 	for _, f := range w.files {
@@ -392,6 +427,10 @@ func (w *world) resume(ctx context.Context) error {
 
 // violated says that a promise was broken.
 func (w *world) violated(promise, format string, args ...any) {
+	if w.borrowed {
+		w.other.violated(promise, "back: "+format, args...)
+		return
+	}
 	w.note("VIOLATION "+promise+": "+format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -400,6 +439,10 @@ func (w *world) violated(promise, format string, args ...any) {
 
 // note tells what happened.
 func (w *world) note(format string, args ...any) {
+	if w.borrowed {
+		w.other.note("back: "+format, args...)
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	line := time.Now().UTC().Format("15:04:05.000 ") + fmt.Sprintf(format, args...)
@@ -426,15 +469,6 @@ func poll(ctx context.Context, within time.Duration, what string, holds func() b
 func quietly() {
 	log.SetOutput(io.Discard)
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-}
-
-// originOf is the origin of an object of the source.
-func originOf(k key) string {
-	group := k.resource.Group
-	if group == "" {
-		group = "core"
-	}
-	return strings.Join([]string{sourceName, group, k.resource.Resource, k.namespace, k.name}, "/")
 }
 
 // key names an object of the source.

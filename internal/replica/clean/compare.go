@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"sigs.k8s.io/yaml"
 )
 
 // Digest returns a hash of an object without the three annotations of its origin. Two objects with the same members
@@ -127,6 +130,20 @@ func covers(desired, actual any) bool {
 func Project(desired, actual map[string]any) map[string]any {
 	part, _ := project(desired, actual).(map[string]any)
 	return part
+}
+
+// Diff returns what a write of desired would change in actual, as a unified diff of YAML.
+func Diff(desired, actual map[string]any) string {
+	before, _ := yaml.Marshal(Project(desired, actual)) // decoded JSON always has a YAML form
+	after, _ := yaml.Marshal(desired)
+	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "target", ToFile: "source",
+		Context: 3,
+	})
+	if err != nil {
+		return fmt.Sprint(err)
+	}
+	return text
 }
 
 func project(desired, actual any) any {

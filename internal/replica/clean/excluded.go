@@ -3,6 +3,7 @@
 package clean
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -91,7 +92,7 @@ type Single struct {
 var Singles = []Single{
 	{
 		nil, "an object of another replica", "It was replicated into the source. It is not replicated out of it again.",
-		replicated,
+		(*Rules).Replicated,
 	},
 	{
 		nil, "an object with a controlling owner, if `owned` is `skip`", "The owner's controller makes it in the target.",
@@ -211,9 +212,7 @@ const (
 	bootstrapping = "kubernetes.io/bootstrapping"
 )
 
-// Skips reports whether an object of the source, which is not yet cleaned, is left out, and why. An object that was
-// replicated into the source has the label of a replica and an origin with its own resource and name. Once one of them
-// is taken away, or if it is a copy under another name, it is the source's own.
+// Skips reports whether an object of the source, which is not yet cleaned, is left out, and why.
 func (r *Rules) Skips(resource schema.GroupResource, object map[string]any) (why string, skip bool) {
 	for _, s := range Singles {
 		if (s.Resources == nil || slices.Contains(s.Resources, resource)) && s.is(r, resource, object) {
@@ -223,15 +222,23 @@ func (r *Rules) Skips(resource schema.GroupResource, object map[string]any) (why
 	return "", false
 }
 
-func replicated(_ *Rules, resource schema.GroupResource, object map[string]any) bool {
+// Replicated reports whether an object of the source was replicated into it. Such a one has the label of a replica and
+// an origin with its own resource and name. Once one of them is taken away it is the source's own. So is a copy under
+// another name, and one that says to be a copy of itself: somebody has brought it back from a target.
+func (r *Rules) Replicated(resource schema.GroupResource, object map[string]any) bool {
 	metadata := object["metadata"]
 	origin := strings.Split(text(in(metadata, "annotations", Origin)), "/")
-	group := resource.Group
-	if group == "" {
-		group = "core"
+	if in(metadata, "labels", Label) == nil || len(origin) != 5 {
+		return false
 	}
-	return in(metadata, "labels", Label) != nil && len(origin) == 5 && origin[1] == group &&
-		origin[2] == resource.Resource && (origin[4] == member(metadata, "name") || resource == namespaces)
+	name, namespace := text(member(metadata, "name")), cmp.Or(text(member(metadata, "namespace")), "_")
+	if origin[1] != cmp.Or(resource.Group, "core") || origin[2] != resource.Resource {
+		return false
+	}
+	if origin[0] == r.Cluster && origin[3] == namespace && origin[4] == name {
+		return false
+	}
+	return origin[4] == name || resource == namespaces
 }
 
 func named(name string) func(*Rules, schema.GroupResource, map[string]any) bool {

@@ -87,13 +87,27 @@ func TestSkips_objects_of_one_cluster(t *testing.T) {
 		{"deployments.apps", "metadata: {name: a, annotations: {" + origin + "}}", ""},
 		{"deployments.apps", "metadata: {name: a, labels: {kube-eventbridge.io/replica: r}}", ""},
 		{"deployments.apps", "metadata: {name: b, labels: {kube-eventbridge.io/replica: r}, annotations: {" + origin + "}}", ""},
+		{
+			"deployments.apps",
+			"metadata: {name: a, namespace: shop, labels: {kube-eventbridge.io/replica: r}, annotations: {" +
+				"kube-eventbridge.io/origin: east/apps/deployments/shop/a}}",
+			"",
+		},
+		{
+			"deployments.apps",
+			"metadata: {name: a, namespace: shop, labels: {kube-eventbridge.io/replica: r}, annotations: {" +
+				"kube-eventbridge.io/origin: east/apps/deployments/other/a}}",
+			"It was replicated into the source. It is not replicated out of it again.",
+		},
 		{"statefulsets.apps", "metadata: {name: a, labels: {kube-eventbridge.io/replica: r}, annotations: {" + origin + "}}", ""},
 		{
 			"namespaces", "metadata: {name: b, labels: {kube-eventbridge.io/replica: r}, annotations: {kube-eventbridge.io/origin: p/core/namespaces/_/a}}",
 			"It was replicated into the source. It is not replicated out of it again.",
 		},
 	} {
-		r := must.Get(New(Config{Namespaces: map[string]string{"shop": "copy", "sink": "kube-public"}}))(t)
+		r := must.Get(New(Config{
+			Cluster: "east", Namespaces: map[string]string{"shop": "copy", "sink": "kube-public"},
+		}))(t)
 		why, skip := r.Skips(schema.ParseGroupResource(c.resource), decoded(t, c.object))
 		assert.Equal(t, c.want, why, c.object)
 		assert.Equal(t, c.want != "", skip, c.object)

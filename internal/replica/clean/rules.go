@@ -46,6 +46,8 @@ const (
 type Config struct {
 	// Replica is the value of [Label].
 	Replica string
+	// Cluster is the source's name, as origins have it.
+	Cluster string
 	// Namespaces has the target namespace of each source namespace that does not keep its name.
 	Namespaces map[string]string
 	// Selected are the source namespaces of all entries of the replica; none means every namespace.

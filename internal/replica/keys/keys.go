@@ -2,7 +2,7 @@
 
 // Package keys holds what a replica knows of each object: what the log says of it, and how the target cluster has it.
 //
-// A key takes a row of about a hundred bytes and its name. Bodies are not kept: the log has them.
+// A key takes 64 bytes, its name, and 56 bytes where the target has the object. Bodies are not kept: the log has them.
 package keys
 
 import (
@@ -17,6 +17,14 @@ type Key struct {
 	Resource uint16
 	// Namespace is empty for a cluster-scoped object.
 	Namespace, Name string
+}
+
+// String returns namespace and name, for a person.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Name
+	}
+	return k.Namespace + "/" + k.Name
 }
 
 // ID stands for a key as long as its row exists.
@@ -57,6 +65,8 @@ type Desired struct {
 	Origin uint32
 	// At is when the event was recorded, in the time of the log.
 	At time.Time
+	// Young says of an end that the object was too young for it to count.
+	Young bool
 }
 
 // Owner says whose an object of the target cluster is.

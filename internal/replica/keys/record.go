@@ -4,7 +4,6 @@ package keys
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,30 +11,34 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
 
-// record is a row in memory. What it has no room for is in Table.odd.
+// record is a row in memory, without what the target has. It has no pointers, so that the garbage collector passes over
+// pages of it.
 type record struct {
-	name     string // namespace/name, or name
-	want     want
-	have     have
-	told     uint32
-	resource uint16
-	ends     uint8
-	used     bool
-	accepted bool
-	odd      bool
-}
-
-// want is what the log says.
-type want struct {
 	position       uint64
 	epoch, version uint64
 	at             int64 // in milliseconds since 1970; 0 is none
-	origin         uint32
-	claim          Claim
-	step           uint8
+	name           name
+	// next is the row behind this one in its chain of the index, and has what the target has; 0 is none, 1 is the first.
+	next, has int32
+	origin    uint32
+	told      uint32
+	// part is where the oldest event is that is not handled; 0 where all are.
+	part  uint32
+	claim Claim
+	step  uint8
+	ends  uint8
+	marks uint8
 }
 
-// have is what the target has.
+// What marks of a row say.
+const (
+	// swept: the row has not changed since the last Sweep.
+	swept uint8 = 1 << iota
+	// young is [Desired.Young].
+	young
+)
+
+// have is what the target has of a row.
 type have struct {
 	epoch, version          uint64 // of what was applied
 	resourceVersion, digest uint64
@@ -43,71 +46,69 @@ type have struct {
 	writtenFor              uint32
 	owner                   Owner
 	step                    uint8
-	terminating             bool
+	terminating, accepted   bool
 }
 
 // oddity is an identity that is no uuid and no number, as aggregated API servers may give.
 type oddity struct{ uid, version string }
 
-func (r *record) key() Key {
-	namespace, name, found := strings.Cut(r.name, "/")
-	if !found {
-		return Key{Resource: r.resource, Name: r.name}
-	}
-	return Key{Resource: r.resource, Namespace: namespace, Name: name}
+func (r *record) used() bool { return r.name.scope != 0 }
+
+func (r *record) sequence() sequence.Sequence {
+	return sequence.Sequence{Epoch: r.epoch, Version: r.version, Step: r.step}
 }
 
 func (r *record) desired() Desired {
 	return Desired{
-		Claim: r.want.claim, Position: r.want.position, Origin: r.want.origin, At: timeOf(r.want.at),
-		Sequence: sequence.Sequence{Epoch: r.want.epoch, Version: r.want.version, Step: r.want.step},
+		Claim: r.claim, Position: r.position, Origin: r.origin, At: timeOf(r.at), Young: r.is(young),
+		Sequence: r.sequence(),
 	}
+}
+
+func (r *record) is(mark uint8) bool { return r.marks&mark != 0 }
+
+func (r *record) mark(mark uint8, is bool) {
+	if r.marks &^= mark; is {
+		r.marks |= mark
+	}
+}
+
+func (r *record) setDesired(d Desired) {
+	r.claim, r.position, r.origin, r.at = d.Claim, d.Position, d.Origin, millis(d.At)
+	r.epoch, r.version, r.step = d.Epoch, d.Version, d.Step
+	r.mark(young, d.Young)
 }
 
 // untold reports whether an object that may exist was not told by the resync of a mark or a later one.
 func (r *record) untold(mark uint32) bool {
-	return r.used && r.told < mark && r.want.claim != Gone && (r.have.owner != Absent || r.want.claim.Exists())
+	return r.used() && r.told < mark && r.claim != Gone && (r.has != 0 || r.claim.Exists())
 }
 
-func (r *record) setDesired(d Desired) {
-	r.want.claim, r.want.position, r.want.origin, r.want.at = d.Claim, d.Position, d.Origin, millis(d.At)
-	r.want.epoch, r.want.version, r.want.step = d.Epoch, d.Version, d.Step
+func (h *have) applied() sequence.Sequence {
+	return sequence.Sequence{Epoch: h.epoch, Version: h.version, Step: h.step}
 }
 
-// setActual sets what the target cluster has, and returns what the record has no room for.
-func (r *record) setActual(a Actual) (left oddity, odd bool) {
-	r.have.owner, r.have.terminating, r.have.writtenFor, r.have.digest = a.Owner, a.Terminating, a.Origin, a.Digest
-	r.have.epoch, r.have.version, r.have.step = a.Applied.Epoch, a.Applied.Version, a.Applied.Step
-	r.have.uid, r.have.resourceVersion, r.odd = uuid.UUID{}, 0, false
-	if a.Owner == Absent {
-		return oddity{}, false
+// set sets what the target cluster has, and returns what there is no room for.
+func (h *have) set(a Actual) (left oddity, odd bool) {
+	*h = have{
+		owner: a.Owner, terminating: a.Terminating, writtenFor: a.Origin, digest: a.Digest,
+		epoch: a.Applied.Epoch, version: a.Applied.Version, step: a.Applied.Step,
 	}
 	uid, err := uuid.Parse(a.UID)
 	version, notNumber := strconv.ParseUint(a.Version, 10, 64)
 	if err != nil || uid.String() != a.UID || notNumber != nil {
-		r.odd = true
 		return oddity{a.UID, a.Version}, true
 	}
-	r.have.uid, r.have.resourceVersion = uid, version
+	h.uid, h.resourceVersion = uid, version
 	return oddity{}, false
 }
 
-func (r *record) actual() Actual {
-	a := Actual{
-		Owner: r.have.owner, Terminating: r.have.terminating, Origin: r.have.writtenFor, Digest: r.have.digest,
-		Applied: sequence.Sequence{Epoch: r.have.epoch, Version: r.have.version, Step: r.have.step},
+// actual returns what the target has, without its identity if that is odd.
+func (h *have) actual() Actual {
+	return Actual{
+		Owner: h.owner, Terminating: h.terminating, Origin: h.writtenFor, Digest: h.digest, Applied: h.applied(),
+		UID: h.uid.String(), Version: strconv.FormatUint(h.resourceVersion, 10),
 	}
-	if r.have.owner != Absent && !r.odd {
-		a.UID, a.Version = r.have.uid.String(), strconv.FormatUint(r.have.resourceVersion, 10)
-	}
-	return a
-}
-
-func nameOf(k Key) string {
-	if k.Namespace == "" {
-		return k.Name
-	}
-	return k.Namespace + "/" + k.Name
 }
 
 func timeOf(millis int64) time.Time {
@@ -124,22 +125,34 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// rows are records in pages. A slice of them all would be copied as it grows, and take twice the memory meanwhile.
-type rows struct {
-	pages []*page
-	n     int
+// pages are values in pages. A slice of them all would be copied as it grows, and take twice the memory meanwhile.
+type pages[T any] struct {
+	pages []*[1 << pageBits]T
+	n     int32
+	free  []int32
 }
-
-type page [1 << pageBits]record
 
 const pageBits = 9
 
-func (r *rows) at(id ID) *record { return &r.pages[id>>pageBits][id&(1<<pageBits-1)] }
+func (p *pages[T]) at(i int32) *T { return &p.pages[i>>pageBits][i&(1<<pageBits-1)] }
 
-func (r *rows) add(next record) {
-	if r.n == len(r.pages)<<pageBits {
-		r.pages = append(r.pages, new(page))
+// add returns the place of one more value.
+func (p *pages[T]) add() int32 {
+	if n := len(p.free); n > 0 {
+		i := p.free[n-1]
+		p.free = p.free[:n-1]
+		return i
 	}
-	r.n++
-	*r.at(ID(r.n - 1)) = next //nolint:gosec // memory bounds it
+	if int(p.n) == len(p.pages)<<pageBits {
+		p.pages = append(p.pages, new([1 << pageBits]T))
+	}
+	p.n++
+	return p.n - 1
 }
+
+func (p *pages[T]) remove(i int32) {
+	clear(p.pages[i>>pageBits][i&(1<<pageBits-1):][:1])
+	p.free = append(p.free, i)
+}
+
+func (p *pages[T]) len() int { return int(p.n) - len(p.free) }

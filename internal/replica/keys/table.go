@@ -11,11 +11,10 @@ import (
 
 // Table holds the rows of a replica. It is safe for concurrent use.
 type Table struct {
-	mu   sync.Mutex
-	ids  []map[string]ID // by resource
-	rows rows
-	free []ID
-	odd  map[ID]oddity
+	mu    sync.Mutex
+	rows  rows
+	haves pages[have]
+	odd   map[ID]oddity
 	// ours is how many objects of the target are the replica's, by what the log says of them.
 	ours [Gone + 1]int
 	// byOrigin finds rows by what stands for their uid in the source; nil if they are not looked for.
@@ -24,7 +23,7 @@ type Table struct {
 
 // New returns an empty table. WithOrigins says that ByOrigin is used.
 func New(withOrigins bool) *Table {
-	t := &Table{odd: make(map[ID]oddity)}
+	t := &Table{rows: newRows(), odd: make(map[ID]oddity)}
 	if withOrigins {
 		t.byOrigin = make(map[uint32]ID)
 	}
@@ -36,7 +35,7 @@ func (t *Table) ByOrigin(origin uint32) (Row, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id, found := t.byOrigin[origin]
-	if !found || t.rows.at(id).want.origin != origin {
+	if !found || t.rows.row(id).origin != origin {
 		return Row{}, false
 	}
 	return t.get(id), true
@@ -56,7 +55,7 @@ func (t *Table) Count(counts func(Claim) bool) (rows, ours int) {
 			ours += n
 		}
 	}
-	return t.rows.n - len(t.free), ours
+	return t.rows.len(), ours
 }
 
 // Learn records what an event of the log says, unless the row has a newer one. An event with the sequence that the row
@@ -65,16 +64,16 @@ func (t *Table) Count(counts func(Claim) bool) (rows, ours int) {
 func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, learned bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id = t.row(k)
-	r := t.rows.at(id)
+	id = t.rows.make(k)
+	r := t.rows.row(id)
 	r.told = max(r.told, told)
 	before = r.desired()
-	if r.want.claim != Unknown && before.After(d.Sequence) {
+	if r.claim != Unknown && before.After(d.Sequence) {
 		return id, before, false
 	}
 	// A deletion that is told again does not move its time.
-	if r.want.claim == Gone && d.Claim == Gone && before.Sequence == d.Sequence {
-		d.At = before.At
+	if r.claim == Gone && d.Claim == Gone && before.Sequence == d.Sequence {
+		d.At, d.Young = before.At, before.Young
 	}
 	t.desire(r, d)
 	if t.byOrigin != nil && d.Claim.Exists() {
@@ -87,20 +86,21 @@ func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, lea
 func (t *Table) Untold(id ID, told uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.rows.at(id).untold(told)
+	return t.rows.row(id).untold(told)
 }
 
 // Prune claims that the object of a row is gone, as d says, unless it was told by the resync or a later one.
 func (t *Table) Prune(id ID, d Desired, told uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.rows.at(id)
+	r := t.rows.row(id)
 	if !r.untold(told) {
 		return false
 	}
 	// The object ends as it was last seen: any event behind that is newer.
-	if d.Sequence = r.desired().Sequence; r.actual().Applied.After(d.Sequence) {
-		d.Sequence = r.actual().Applied
+	d.Sequence = r.sequence()
+	if h := t.have(r); h != nil && h.applied().After(d.Sequence) {
+		d.Sequence = h.applied()
 	}
 	t.desire(r, d)
 	return true
@@ -111,17 +111,17 @@ func (t *Table) Prune(id ID, d Desired, told uint32) bool {
 func (t *Table) Observe(k Key, a Actual) (id ID, changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id = t.row(k)
-	r := t.rows.at(id)
-	before, was := r.actual(), t.identity(id)
-	if before.Owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
+	id = t.rows.make(k)
+	before := t.get(id)
+	was := before.Actual
+	if was.Owner != Absent && was.UID == a.UID && older(a.Version, was.Version) {
 		return id, false
 	}
-	same := before.Owner == a.Owner && before.Applied == a.Applied && before.Digest == a.Digest && was.uid == a.UID &&
-		before.Terminating == a.Terminating
-	t.set(id, a)
-	r.accepted = r.accepted && same
-	return id, !same || !r.accepted
+	same := was.Owner == a.Owner && was.Applied == a.Applied && was.Digest == a.Digest && was.UID == a.UID &&
+		was.Terminating == a.Terminating
+	accepted := before.Accepted && same
+	t.set(id, a, accepted)
+	return id, !accepted
 }
 
 // Written records what the API server has answered to a write of the replica: its content is accepted. Ends is that of
@@ -130,13 +130,12 @@ func (t *Table) Observe(k Key, a Actual) (id ID, changed bool) {
 func (t *Table) Written(id ID, ends uint8, a Actual) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was := t.identity(id)
-	r := t.rows.at(id)
-	if r.ends != ends || r.have.owner != Absent && was.uid == a.UID && older(a.Version, was.version) {
+	row := t.get(id)
+	was := row.Actual
+	if row.Ends != ends || was.Owner != Absent && was.UID == a.UID && older(a.Version, was.Version) {
 		return // somebody has changed it since
 	}
-	t.set(id, a)
-	t.rows.at(id).accepted = true
+	t.set(id, a, true)
 }
 
 // Fetched records how the target has an object, as a request has told that was made when the row had ends. A version
@@ -144,11 +143,10 @@ func (t *Table) Written(id ID, ends uint8, a Actual) {
 func (t *Table) Fetched(id ID, ends uint8, a Actual) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.rows.at(id).ends != ends {
+	if t.rows.row(id).ends != ends {
 		return false
 	}
-	t.set(id, a)
-	t.rows.at(id).accepted = false
+	t.set(id, a, false)
 	return true
 }
 
@@ -156,9 +154,12 @@ func (t *Table) Fetched(id ID, ends uint8, a Actual) bool {
 func (t *Table) Accept(id ID, digest uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.rows.at(id)
-	r.accepted = r.have.owner != Absent && r.have.digest == digest
-	return r.accepted
+	h := t.have(t.rows.row(id))
+	if h == nil {
+		return false
+	}
+	h.accepted = h.digest == digest
+	return h.accepted
 }
 
 // Vanish records that the target has no object any more that is the replica's: the one with the uid has ended, or any
@@ -166,12 +167,12 @@ func (t *Table) Accept(id ID, digest uint64) bool {
 func (t *Table) Vanish(k Key, uid string) (id ID, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id, found = t.find(k)
-	if !found || t.rows.at(id).have.owner == Absent || uid != "" && t.identity(id).uid != uid {
+	id, found = t.rows.find(k)
+	if !found || t.rows.row(id).has == 0 || uid != "" && t.get(id).Actual.UID != uid {
 		return id, false
 	}
-	t.set(id, Actual{})
-	t.rows.at(id).ends++
+	t.set(id, Actual{}, false)
+	t.rows.row(id).ends++
 	return id, true
 }
 
@@ -186,7 +187,7 @@ func (t *Table) Get(id ID) Row {
 func (t *Table) Find(k Key) (Row, ID, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id, found := t.find(k)
+	id, found := t.rows.find(k)
 	if !found {
 		return Row{}, 0, false
 	}
@@ -194,108 +195,148 @@ func (t *Table) Find(k Key) (Row, ID, bool) {
 }
 
 // All returns the rows there are when it comes to them. The table may be used meanwhile.
-func (t *Table) All() iter.Seq2[ID, Row] {
+func (t *Table) All() iter.Seq2[ID, Row] { return t.which(func(uint16) bool { return true }) }
+
+// Of is [Table.All], of one resource.
+func (t *Table) Of(resource uint16) iter.Seq2[ID, Row] {
+	return t.which(func(r uint16) bool { return r == resource })
+}
+
+func (t *Table) which(selects func(resource uint16) bool) iter.Seq2[ID, Row] {
 	return func(yield func(ID, Row) bool) {
 		for id := ID(0); ; id++ {
 			t.mu.Lock()
-			if int(id) >= t.rows.n {
+			if int32(id) >= t.rows.n {
 				t.mu.Unlock()
 				return
 			}
-			used := t.rows.at(id).used
-			row := t.get(id)
+			r, row := t.rows.row(id), Row{}
+			selected := r.used() && selects(t.rows.names.scopes[r.name.scope].resource)
+			if selected {
+				row = t.get(id)
+			}
 			t.mu.Unlock()
-			if used && !yield(id, row) {
+			if selected && !yield(id, row) {
 				return
 			}
 		}
 	}
 }
 
-// Drop removes a row that nothing needs any more: the object is gone, in the log and in the target.
-func (t *Table) Drop(id ID) bool {
+// Open says that an event of a row was read, in a part of the log, and is not handled. It is false if one before is not
+// either: then that one's part counts.
+func (t *Table) Open(id ID, part uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.rows.at(id)
-	if !r.used || r.have.owner != Absent || r.want.claim != Gone {
+	r := t.rows.row(id)
+	if r.part != 0 {
 		return false
 	}
-	delete(t.ids[r.resource], r.name)
-	if t.byOrigin[r.want.origin] == id {
-		delete(t.byOrigin, r.want.origin)
-	}
-	*r = record{}
-	t.free = append(t.free, id)
+	r.part = part
 	return true
 }
 
-func (t *Table) find(k Key) (ID, bool) {
-	if int(k.Resource) >= len(t.ids) {
-		return 0, false
+// Handled says that nothing more is to be done about a row whose newest event is at a position. It returns the part of
+// its oldest event that was not handled; 0 if there is none, or a newer event is known by now.
+func (t *Table) Handled(id ID, position uint64) (part uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.rows.row(id)
+	if r.position != position {
+		return 0
 	}
-	id, found := t.ids[k.Resource][nameOf(k)]
-	return id, found
+	part, r.part = r.part, 0
+	return part
 }
 
-// row returns the row of a key, a new one where there is none.
-func (t *Table) row(k Key) ID {
-	if id, found := t.find(k); found {
-		return id
+// Sweep removes the rows that nothing needs any more: the object is gone, in the log and in the target, and nothing has
+// changed since the last Sweep.
+func (t *Table) Sweep() {
+	for id := ID(0); t.sweep(id); id++ {
 	}
-	for int(k.Resource) >= len(t.ids) {
-		t.ids = append(t.ids, make(map[string]ID))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows.tidy()
+}
+
+// sweep does that with one row. It is false behind the last one.
+func (t *Table) sweep(id ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if int32(id) >= t.rows.n {
+		return false
 	}
-	r := record{name: nameOf(k), resource: k.Resource, used: true}
-	var id ID
-	if n := len(t.free); n > 0 {
-		id, t.free = t.free[n-1], t.free[:n-1]
-		*t.rows.at(id) = r
-	} else {
-		id = ID(t.rows.n) //nolint:gosec // memory bounds it
-		t.rows.add(r)
+	r := t.rows.row(id)
+	switch {
+	case !r.used() || r.claim != Gone || r.has != 0 || r.part != 0:
+	case r.is(swept):
+		if t.byOrigin[r.origin] == id {
+			delete(t.byOrigin, r.origin)
+		}
+		t.rows.drop(id)
+	default:
+		r.mark(swept, true)
 	}
-	t.ids[k.Resource][r.name] = id
-	return id
+	return true
+}
+
+// have returns what the target has of a row; nil if it has nothing.
+func (t *Table) have(r *record) *have {
+	if r.has == 0 {
+		return nil
+	}
+	return t.haves.at(r.has - 1)
 }
 
 func (t *Table) get(id ID) Row {
-	r := t.rows.at(id)
-	row := Row{Key: r.key(), Desired: r.desired(), Actual: r.actual(), Accepted: r.accepted, Ends: r.ends}
-	if r.odd {
-		o := t.odd[id]
-		row.Actual.UID, row.Actual.Version = o.uid, o.version
+	r := t.rows.row(id)
+	if !r.used() {
+		return Row{}
+	}
+	row := Row{Key: t.rows.names.key(r.name), Desired: r.desired(), Ends: r.ends}
+	if h := t.have(r); h != nil {
+		row.Actual, row.Accepted = h.actual(), h.accepted
+		if o, odd := t.odd[id]; odd {
+			row.Actual.UID, row.Actual.Version = o.uid, o.version
+		}
 	}
 	return row
 }
 
-func (t *Table) identity(id ID) oddity {
-	a := t.get(id).Actual
-	return oddity{a.UID, a.Version}
-}
-
 func (t *Table) desire(r *record, d Desired) {
-	if r.have.owner == Ours {
-		t.ours[r.want.claim]--
+	if h := t.have(r); h != nil && h.owner == Ours {
+		t.ours[r.claim]--
 		t.ours[d.Claim]++
 	}
 	r.setDesired(d)
+	r.mark(swept, false)
 }
 
-func (t *Table) set(id ID, a Actual) {
-	r := t.rows.at(id)
-	if r.have.owner == Ours {
-		t.ours[r.want.claim]--
+func (t *Table) set(id ID, a Actual, accepted bool) {
+	r := t.rows.row(id)
+	if h := t.have(r); h != nil && h.owner == Ours {
+		t.ours[r.claim]--
 	}
 	if a.Owner == Ours {
-		t.ours[r.want.claim]++
+		t.ours[r.claim]++
 	}
 	delete(t.odd, id)
-	if left, odd := r.setActual(a); odd {
+	r.mark(swept, false)
+	switch {
+	case a.Owner == Absent && r.has != 0:
+		t.haves.remove(r.has - 1)
+		r.has = 0
+		return
+	case a.Owner == Absent:
+		return
+	case r.has == 0:
+		r.has = t.haves.add() + 1
+	}
+	h := t.have(r)
+	if left, odd := h.set(a); odd {
 		t.odd[id] = left
 	}
-	if a.Owner == Absent {
-		r.accepted = false
-	}
+	h.accepted = accepted
 }
 
 // older reports whether version a comes before b; what does not compare does not.

@@ -5,10 +5,11 @@ package keys
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 )
@@ -111,37 +112,112 @@ func TestPrune_claims_the_end_of_what_a_resync_did_not_tell(t *testing.T) {
 	assert.Equal(t, Desired{Claim: Gone, Position: 5, Sequence: seq(1, 7)}, table.Get(id).Desired)
 }
 
-func TestDrop_removes_what_is_gone_on_both_sides(t *testing.T) {
-	table := New(false)
+func TestSweep_removes_what_is_gone_on_both_sides_and_stays_so(t *testing.T) {
+	table := New(true)
 	id, _, _ := table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 8)}, 0)
-	other, _, _ := table.Learn(Key{Resource: 1, Name: "other"}, Desired{Claim: Whole, Sequence: seq(1, 8)}, 0)
-	assert.True(t, table.Drop(id))
-	assert.False(t, table.Drop(id))
-	assert.False(t, table.Drop(other))
+	other := Key{Resource: 1, Name: "other"}
+	table.Learn(other, Desired{Claim: Whole, Sequence: seq(1, 8)}, 0)
+	table.Sweep()
+	table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 9)}, 0)
+	table.Sweep()
+	assert.Equal(t, seq(1, 9), table.Get(id).Desired.Sequence, "another end")
+	assert.True(t, table.Open(id, 1))
+	table.Sweep()
+	assert.Equal(t, web, table.Get(id).Key, "its end is not handled")
+	table.Handled(id, 0)
+	table.Sweep()
 	_, _, found := table.Find(web)
 	assert.False(t, found)
+	assert.Equal(t, Row{}, table.Get(id))
+	_, _, found = table.Find(other)
+	assert.True(t, found)
 	again, _, _ := table.Learn(Key{Resource: 2, Name: "new"}, Desired{Claim: Whole}, 0)
 	assert.Equal(t, id, again, "rows are used again")
 	rows, _ := table.Len()
 	assert.Equal(t, 2, rows)
 }
 
+func TestHandled_counts_up_to_the_newest_event(t *testing.T) {
+	table := New(false)
+	id, _, _ := table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 7), Position: 1}, 0)
+	assert.True(t, table.Open(id, 5))
+	table.Learn(web, Desired{Claim: Whole, Sequence: seq(1, 8), Position: 2}, 0)
+	assert.False(t, table.Open(id, 6), "an older event is not handled")
+	assert.Zero(t, table.Handled(id, 1), "the newer one is not handled")
+	assert.Equal(t, uint32(5), table.Handled(id, 2))
+	assert.Zero(t, table.Handled(id, 2))
+}
+
+// Rows come and go, share names over namespaces and kinds, and have names of all lengths.
+func TestTable_finds_what_a_map_finds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table, want := New(false), make(map[Key]uint64)
+		namespace := rapid.SampledFrom([]string{"", "a", "b"})
+		name := rapid.OneOf(rapid.StringMatching("[a-z]{1,2}"), rapid.SampledFrom([]string{
+			strings.Repeat("x", 127), strings.Repeat("x", 128), strings.Repeat("y", 1<<pieceBits),
+		}))
+		for version := range rapid.Uint64Range(1, 400).Draw(t, "events") {
+			k := Key{uint16(version % 3), namespace.Draw(t, "namespace"), name.Draw(t, "name")} //nolint:gosec // small
+			claim := rapid.SampledFrom([]Claim{Whole, Gone}).Draw(t, "claim")
+			table.Learn(k, Desired{Claim: claim, Sequence: seq(1, version), Position: version}, 0)
+			if want[k] = version; claim == Gone {
+				delete(want, k)
+			}
+			if rapid.IntRange(0, 20).Draw(t, "sweep") == 0 {
+				table.Sweep()
+			}
+		}
+		table.Sweep()
+		table.Sweep()
+		got := make(map[Key]uint64)
+		for _, row := range table.All() {
+			got[row.Key] = row.Desired.Position
+		}
+		assert.Equal(t, want, got)
+		for k, position := range want {
+			row, _, found := table.Find(k)
+			assert.True(t, found && row.Desired.Position == position, k.Name)
+		}
+	})
+}
+
+// Objects that live for a short time must not fill the memory with their names.
+func TestTable_forgets_the_names_of_what_is_gone(t *testing.T) {
+	table := New(false)
+	for i := range uint64(100_000) {
+		table.Learn(Key{Name: fmt.Sprintf("job-%08d", i)}, Desired{Claim: Gone, Sequence: seq(1, i)}, 0)
+		if i%1000 == 0 {
+			table.Sweep()
+		}
+	}
+	assert.Less(t, len(table.rows.names.pieces), 4)
+	assert.Less(t, int(table.rows.n), 3000)
+}
+
 // A million keys have to fit in 400 MiB with all else.
 func TestTable_takes_few_bytes_for_a_key(t *testing.T) {
 	const n = 100_000
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	table := New(false)
-	for i := range n {
-		k := Key{Resource: 1, Namespace: fmt.Sprintf("namespace-%02d", i%100), Name: fmt.Sprintf("configmap-%05d", i)}
-		table.Learn(k, Desired{Claim: Whole, Sequence: seq(1, uint64(i))}, 0)
-		table.Observe(k, ours(uid, "9", seq(1, 7)))
+	used := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
 	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	perKey := int(after.HeapAlloc-before.HeapAlloc) / n
-	require.Less(t, perKey, 280, "bytes for a key")
-	t.Logf("%d bytes for a key", perKey)
+	before := used()
+	table := New(false)
+	key := func(i int) Key {
+		return Key{Resource: 1, Namespace: fmt.Sprintf("namespace-%02d", i%100), Name: fmt.Sprintf("configmap-%05d", i)}
+	}
+	for i := range n {
+		table.Learn(key(i), Desired{Claim: Whole, Sequence: seq(1, uint64(i))}, 0)
+	}
+	told := int(used()-before) / n
+	for i := range n {
+		table.Observe(key(i), ours(uid, "9", seq(1, 7)))
+	}
+	written := int(used()-before) / n
+	t.Logf("bytes for a key: %d, and %d where the target has the object", told, written)
+	assert.LessOrEqual(t, told, 90)
+	assert.LessOrEqual(t, written, 150)
 	runtime.KeepAlive(table)
 }

@@ -14,12 +14,12 @@ import (
 )
 
 // Ask returns how the replicas of a process are, whose HTTP server is at server: a URL, or host:port.
-func Ask(ctx context.Context, server string) ([]Replica, error) {
+func Ask(ctx context.Context, server string) (Answer, error) {
 	return ask(ctx, server, Path, http.MethodGet, nil)
 }
 
 // Resume lets a replica go on, or all of them if name is empty, and returns how they are then.
-func Resume(ctx context.Context, server, name string) ([]Replica, error) {
+func Resume(ctx context.Context, server, name string) (Answer, error) {
 	query := url.Values{}
 	if name != "" {
 		query.Set(paramReplica, name)
@@ -33,15 +33,15 @@ type RefusedError struct{ text string }
 // Error implements error.
 func (e *RefusedError) Error() string { return e.text }
 
-func ask(ctx context.Context, server, path, method string, query url.Values) ([]Replica, error) {
+func ask(ctx context.Context, server, path, method string, query url.Values) (Answer, error) {
 	client, err := endpoint.NewClient(server, path)
 	if err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	defer client.Close()
 	answer, err := client.Ask(ctx, method, query)
 	if err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	var said struct {
 		Answer
@@ -49,11 +49,11 @@ func ask(ctx context.Context, server, path, method string, query url.Values) ([]
 	}
 	switch err := json.Unmarshal(answer.Body, &said); {
 	case err == nil && said.Error != "":
-		return nil, &RefusedError{inert.Line(said.Error)}
+		return Answer{}, &RefusedError{inert.Line(said.Error)}
 	case answer.Code == http.StatusForbidden:
-		return nil, &RefusedError{inert.Line(string(bytes.TrimSpace(answer.Body)))}
+		return Answer{}, &RefusedError{inert.Line(string(bytes.TrimSpace(answer.Body)))}
 	case err != nil || said.Replicas == nil:
-		return nil, answer.Stranger("has replicas")
+		return Answer{}, answer.Stranger("has replicas")
 	}
-	return said.Replicas, nil
+	return said.Answer, nil
 }

@@ -26,12 +26,14 @@ const (
 // paramReplica names a replica; without it all are meant.
 const paramReplica = "replica"
 
-// mostWaiting is how many objects that wait are told of a replica.
-const mostWaiting = 1000
+// mostWaiting is how many objects that wait for the same reason are told of a replica.
+const mostWaiting = 100
 
 // Answer says of each replica how it is.
 type Answer struct {
 	Replicas []Replica `json:"replicas"`
+	// Config says why the process does not go by what its file has now; empty where it does.
+	Config string `json:"config,omitempty"`
 }
 
 // Replica is one replica.
@@ -39,8 +41,10 @@ type Replica struct {
 	replica.Status
 	// Running is false in a process that does not lead.
 	Running bool `json:"running"`
-	// Waiting are objects that wait, at most a thousand.
+	// Waiting are objects that wait, at most a hundred of each reason.
 	Waiting []replica.Waiting `json:"waiting,omitempty"`
+	// Problems say what keeps it from doing its work, by what fails.
+	Problems map[string]string `json:"problems,omitempty"`
 }
 
 // Refusal says why nothing was done.
@@ -48,12 +52,12 @@ type Refusal struct {
 	Error string `json:"error"`
 }
 
-// Handler serves [Path] and what is below it. A page of another site cannot make a browser ask for anything as itself.
-// That it cannot do so under another name is for the server to see to.
-func Handler(replicas []*replica.Replica) http.Handler {
+// Handler serves [Path] and what is below it. Note says what is wrong with the file of the process. The server
+// sees to it that no page of another site asks.
+func Handler(replicas []*replica.Replica, note func() string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, Tell(replicas))
+		write(w, http.StatusOK, tell(replicas, note()))
 	})
 	mux.HandleFunc("POST "+ResumePath, func(w http.ResponseWriter, r *http.Request) {
 		code, err := resume(replicas, r)
@@ -61,19 +65,17 @@ func Handler(replicas []*replica.Replica) http.Handler {
 			write(w, code, Refusal{err.Error()})
 			return
 		}
-		write(w, http.StatusOK, Tell(replicas))
+		write(w, http.StatusOK, tell(replicas, note()))
 	})
-	return http.NewCrossOriginProtection().Handler(mux)
+	return mux
 }
 
-// Tell returns how replicas are.
-func Tell(replicas []*replica.Replica) Answer {
-	a := Answer{Replicas: []Replica{}}
+// tell returns how replicas are.
+func tell(replicas []*replica.Replica, note string) Answer {
+	a := Answer{Replicas: []Replica{}, Config: note}
 	for _, r := range replicas {
-		status, running := r.Status()
-		waiting := r.Waiting()
-		slices.SortFunc(waiting, replica.Waiting.Compare)
-		a.Replicas = append(a.Replicas, Replica{status, running, waiting[:min(len(waiting), mostWaiting)]})
+		s, running := r.Status()
+		a.Replicas = append(a.Replicas, Replica{s, running, r.Waiting(mostWaiting), s.Texts()})
 	}
 	return a
 }

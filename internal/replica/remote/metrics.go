@@ -13,7 +13,7 @@ import (
 type collector struct {
 	replicas                                                                 []*replica.Replica
 	running, caughtUp, lag, pending, objects, heldDeletes, heldEpoch, parked *prometheus.Desc
-	writes                                                                   *prometheus.Desc
+	writes, failing                                                          *prometheus.Desc
 }
 
 // Metrics returns the metrics of replicas. One that does not run in this process has only replica_running.
@@ -24,6 +24,7 @@ func Metrics(replicas []*replica.Replica) prometheus.Collector {
 		objects: metric.NewDesc("replica_objects"), heldDeletes: metric.NewDesc("replica_held_deletes"),
 		heldEpoch: metric.NewDesc("replica_held_epoch"),
 		parked:    metric.NewDesc("replica_parked_objects"), writes: metric.NewCounterDesc("replica_writes_total"),
+		failing: metric.NewDesc("replica_failing_seconds"),
 	}
 }
 
@@ -31,6 +32,7 @@ func Metrics(replicas []*replica.Replica) prometheus.Collector {
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.running, c.caughtUp, c.lag, c.pending, c.objects, c.heldDeletes, c.heldEpoch, c.parked, c.writes,
+		c.failing,
 	} {
 		to <- d
 	}
@@ -49,6 +51,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(c.caughtUp, metric.Truth(s.CaughtUp))
 		gauge(c.lag, s.Lag.Seconds())
+		gauge(c.failing, s.Failing.Seconds())
 		gauge(c.pending, float64(s.Pending))
 		gauge(c.objects, float64(s.Objects))
 		gauge(c.heldDeletes, metric.Truth(s.HeldDeletes))

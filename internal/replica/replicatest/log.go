@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replicatest has a log in memory for tests of replicas: a test writes each event by hand.
+// Package replicatest has a log in memory for tests of replicas: a test writes each event by hand. So it is with the
+// API server of a target, for faults.
 package replicatest
 
 import (

@@ -95,6 +95,13 @@ func (s *Selection) entriesOf(name schema.GroupResource) (entries []*Entry) {
 	return all
 }
 
+// Named returns a resource that the log has shown, and an entry selects; nil for others.
+func (s *Selection) Named(name schema.GroupResource) *Resource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byName[name]
+}
+
 // All returns the resources so far, by their numbers.
 func (s *Selection) All() []*Resource {
 	s.mu.Lock()

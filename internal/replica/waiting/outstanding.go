@@ -10,71 +10,76 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 )
 
-// Outstanding knows the events that were read and are not handled yet, by lane in the order of the log. A key is in it
-// once, with its oldest event. It is safe for concurrent use.
+// Outstanding counts the events that were read and are not handled yet, by parts of the log. It is safe for concurrent
+// use.
 type Outstanding struct {
 	mu    sync.Mutex
 	lanes map[uint16]*lane
-	// open has the keys that are in a queue and not handled. It once had as many as most.
-	open map[keys.ID]events
-	most int
+	// parts are those of all lanes that have events which are not handled. Last is the number of the newest one, and open
+	// is how many events are not handled.
+	parts map[uint32]*part
+	last  uint32
+	open  int
 }
 
-// events are those of a key that are not handled: the positions of the oldest and the newest one.
-type events struct{ oldest, newest uint64 }
-
+// lane has its parts in the order of the log, and the position of the newest message that was read.
 type lane struct {
-	queue []waiting
-	// read is the position of the newest message that was read.
-	read uint64
+	parts []uint32
+	read  uint64
 }
 
-type waiting struct {
-	id keys.ID
-	// position is that of the event.
-	position uint64
-	// before is the position of the message before the event.
+// part is a part of a lane. A part for each event would need memory for each event of a backlog.
+type part struct {
+	// before is the position of the last message before it.
 	before uint64
-	// at is when the event was recorded.
-	at time.Time
+	// at is when its oldest event was recorded, and begun when that was read.
+	at, begun time.Time
+	// events is how many it has, and open how many of them are not handled.
+	events, open int
 }
+
+// A part ends after so many events, and after so long.
+const (
+	partEvents = 512
+	partTime   = time.Second
+)
 
 // NewOutstanding returns one that knows no event.
 func NewOutstanding() *Outstanding {
-	return &Outstanding{lanes: make(map[uint16]*lane), open: make(map[keys.ID]events)}
+	return &Outstanding{lanes: make(map[uint16]*lane), parts: make(map[uint32]*part)}
 }
 
-// Add says that an event of a key was read.
-func (o *Outstanding) Add(id keys.ID, e *event.Event) {
+// Add says that an event was read, and returns the number of its part of the log, which is not 0.
+func (o *Outstanding) Add(e *event.Event, now time.Time) (number uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if before, again := o.open[id]; again {
-		o.open[id] = events{before.oldest, e.Position}
-		return
-	}
-	o.open[id] = events{e.Position, e.Position}
-	o.most = max(o.most, len(o.open))
 	l := o.lane(e.Lane)
-	l.queue = append(l.queue, waiting{id, e.Position, l.read, e.Time()})
-	if len(l.queue) > 2*len(o.open)+MostHandled {
-		l.queue = slices.DeleteFunc(l.queue, o.handledBefore)
+	if n := len(l.parts); n > 0 {
+		number = l.parts[n-1]
 	}
+	p := o.parts[number]
+	if p == nil || p.open == 0 || p.events == partEvents || now.Sub(p.begun) > partTime {
+		l.parts = slices.DeleteFunc(l.parts, o.handled)
+		o.last++
+		number, p = o.last, &part{before: l.read, at: e.Time(), begun: now}
+		o.parts[number] = p
+		l.parts = append(l.parts, number)
+	}
+	p.events++
+	p.open++
+	o.open++
+	return number
 }
 
-// MostHandled is how many events may be kept that are handled, behind one that is not.
-const MostHandled = 64
-
-// handledBefore reports whether the event of a queue is handled.
-func (o *Outstanding) handledBefore(w waiting) bool { return o.open[w.id].oldest != w.position }
-
-// Newest returns the newest event of a key that is not handled; 0 where all are.
-func (o *Outstanding) Newest(id keys.ID) uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.open[id].newest
+// handled forgets a part all of whose events are handled.
+func (o *Outstanding) handled(number uint32) bool {
+	if o.parts[number].open > 0 {
+		return false
+	}
+	delete(o.parts, number)
+	return true
 }
 
 // Read says that everything in a message's lane was read up to it.
@@ -93,58 +98,40 @@ func (o *Outstanding) lane(number uint16) *lane {
 	return l
 }
 
-// Handled says that nothing more is to be done about what was read of a key up to the event that was the newest, or
-// that it is parked.
-func (o *Outstanding) Handled(id keys.ID, newest uint64) {
+// Handled says that nothing more is to be done about an event of a part, or that its object is parked.
+func (o *Outstanding) Handled(number uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.open[id].newest != newest {
-		return
-	}
-	delete(o.open, id)
-	for _, l := range o.lanes {
-		for len(l.queue) > 0 && o.handledBefore(l.queue[0]) {
-			l.queue = l.queue[1:]
-		}
-		if len(l.queue) == 0 {
-			l.queue = nil
-		}
-	}
-	if len(o.open) == 0 && o.most > mostKept {
-		o.open, o.most = make(map[keys.ID]events), 0 // a map does not give back what it had room for
-	}
+	o.parts[number].open--
+	o.open--
 }
 
-// mostKept is how many keys there is always room for.
-const mostKept = 1024
-
-// Kept returns how many events it keeps.
-func (o *Outstanding) Kept() (n int) {
+// Kept returns how many parts it keeps.
+func (o *Outstanding) Kept() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, l := range o.lanes {
-		n += len(l.queue)
-	}
-	return n
+	return len(o.parts)
 }
 
-// State returns the marks up to which everything is handled, how many keys are not, and when the oldest of their events
+// State returns the marks up to which everything is handled, how many events are not, and about when the oldest of them
 // was recorded.
 func (o *Outstanding) State() (marks event.Marks, n int, oldest time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	marks = make(event.Marks, len(o.lanes))
 	for number, l := range o.lanes {
+		l.parts = slices.DeleteFunc(l.parts, o.handled)
 		mark := l.read
-		if len(l.queue) > 0 {
-			mark = l.queue[0].before
-			if at := l.queue[0].at; oldest.IsZero() || at.Before(oldest) {
-				oldest = at
+		if len(l.parts) > 0 {
+			first := o.parts[l.parts[0]]
+			mark = first.before
+			if oldest.IsZero() || first.at.Before(oldest) {
+				oldest = first.at
 			}
 		}
 		if mark != 0 {
 			marks[number] = mark
 		}
 	}
-	return marks, len(o.open), oldest
+	return marks, o.open, oldest
 }

@@ -3,7 +3,8 @@
 package waiting
 
 import (
-	"maps"
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,9 +25,11 @@ const (
 	Forbidden   plan.Reason = "forbidden"
 	Failed      plan.Reason = "failed"
 	LeftOut     plan.Reason = "left-out"
+	Circular    plan.Reason = "circular" // both clusters have a copy, and neither has an original
 	TooLarge    plan.Reason = "too-large"
 	Contested   plan.Reason = "contested"
 	HeldDelete  plan.Reason = "held"
+	NotEmpty    plan.Reason = "not-empty"  // it is to be deleted, and others have objects in it
 	HeldEpoch   plan.Reason = "held-epoch" // of a comparison: a replica that runs tells it of all at once
 	NotListed   plan.Reason = "not-listed" // of a comparison too: the target does not let its objects be listed
 	BodyMissing plan.Reason = "body-missing"
@@ -36,55 +39,86 @@ const (
 // Key says why a key waits.
 type Key struct {
 	plan.Reason
-	// Detail says more, for a person.
+	// Detail says more, for a person; it is empty of some where very many wait.
 	Detail string
 	Since  time.Time
 }
 
-// Parked knows the keys that wait. It is safe for concurrent use.
+// Parked knows the keys that wait. It takes 20 bytes for each, because all keys may wait. It is safe for concurrent
+// use.
 type Parked struct {
 	mu  sync.Mutex
-	all map[keys.ID]Key
+	all map[keys.ID]parked
+	// reasons has those that there are, and details what more is to be said of some keys.
+	reasons []plan.Reason
+	details map[keys.ID]string
 }
 
+// parked is why and since when a key waits.
+type parked struct {
+	since  uint32 // in seconds since 1970
+	reason uint8  // the number in Parked.reasons
+}
+
+// mostDetails is of how many keys the detail is kept.
+const mostDetails = 10_000
+
 // NewParked returns one that knows no key.
-func NewParked() *Parked { return &Parked{all: make(map[keys.ID]Key)} }
+func NewParked() *Parked {
+	return &Parked{all: make(map[keys.ID]parked), details: make(map[keys.ID]string)}
+}
 
 // Put parks a key; what it waited for already keeps its time.
 func (p *Parked) Put(id keys.ID, why plan.Reason, detail string, now time.Time) (isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, found := p.all[id]
-	if found && before.Reason == why {
-		now = before.Since
+	number := slices.Index(p.reasons, why)
+	if number < 0 {
+		number = len(p.reasons)
+		p.reasons = append(p.reasons, why)
 	}
-	p.all[id] = Key{why, detail, now}
-	return !found || before.Reason != why
+	before, found := p.all[id]
+	isNew = !found || before.reason != uint8(number) //nolint:gosec // few exist
+	if isNew {
+		p.all[id] = parked{uint32(now.Unix()), uint8(number)} //nolint:gosec // until 2106
+	}
+	delete(p.details, id)
+	if detail != "" && len(p.details) < mostDetails {
+		p.details[id] = detail
+	}
+	return isNew
 }
 
 // Reason returns why a key waits; empty where it does not.
 func (p *Parked) Reason(id keys.ID) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return string(p.all[id].Reason)
+	if k, found := p.all[id]; found {
+		return string(p.reasons[k.reason])
+	}
+	return ""
 }
 
 // Remove says that a key does not wait any more.
 func (p *Parked) Remove(id keys.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.all, id)
+	if _, found := p.all[id]; !found {
+		return
+	}
+	delete(p.details, id)
+	if delete(p.all, id); len(p.all) == 0 {
+		p.all = make(map[keys.ID]parked) // a map does not give back what it had room for
+	}
 }
 
-// Waiting returns the keys that wait for one of the reasons.
-func (p *Parked) Waiting(reasons ...plan.Reason) (ids []keys.ID) {
+// Waiting returns the keys that wait for a reason.
+func (p *Parked) Waiting(why plan.Reason) (ids []keys.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, k := range p.all {
-		for _, reason := range reasons {
-			if k.Reason == reason {
-				ids = append(ids, id)
-			}
+		if p.reasons[k.reason] == why {
+			ids = append(ids, id)
 		}
 	}
 	return ids
@@ -96,14 +130,29 @@ func (p *Parked) ByReason() map[plan.Reason]int {
 	defer p.mu.Unlock()
 	counts := make(map[plan.Reason]int)
 	for _, k := range p.all {
-		counts[k.Reason]++
+		counts[p.reasons[k.reason]]++
 	}
 	return counts
 }
 
-// List returns a copy.
-func (p *Parked) List() map[keys.ID]Key {
+// Oldest returns, of each reason, the keys that have waited for longest, at most so many.
+func (p *Parked) Oldest(most int) map[keys.ID]Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.all)
+	byReason := make([][]keys.ID, len(p.reasons))
+	older := func(a, b keys.ID) int { return cmp.Or(cmp.Compare(p.all[a].since, p.all[b].since), cmp.Compare(a, b)) }
+	for id, k := range p.all {
+		first := byReason[k.reason]
+		if at, _ := slices.BinarySearchFunc(first, id, older); at < most {
+			first = slices.Insert(first, at, id)
+			byReason[k.reason] = first[:min(len(first), most)]
+		}
+	}
+	oldest := make(map[keys.ID]Key)
+	for number, first := range byReason {
+		for _, id := range first {
+			oldest[id] = Key{p.reasons[number], p.details[id], time.Unix(int64(p.all[id].since), 0).UTC()}
+		}
+	}
+	return oldest
 }

@@ -2,7 +2,7 @@
 // Names and errors come from a cluster: they get into the page as text only, by textContent.
 (() => {
   const every = 2000, patience = 5000, manyStreams = 10;
-  const signs = { live: "✓", watching: "✓", failing: "✗", waiting: "✗", lost: "✗", starting: "…", listing: "…", standby: "◦", degraded: "!" };
+  const signs = { live: "✓", watching: "✓", failing: "✗", waiting: "✗", lost: "✗", starting: "…", listing: "…", standby: "◦", degraded: "!", running: "✓", learning: "…", held: "✗", notRunning: "✗" };
   const columns = [
     { key: "name", title: "Stream", of: (s) => s.name },
     { key: "state", title: "State", of: (s) => s.state },
@@ -13,6 +13,8 @@
     { key: "gap", title: "Last gap", of: (s) => (s.lastGap ? s.lastGap.at : "") },
     { key: "error", title: "Last error", of: (s) => (s.lastError ? s.lastError.at : "") },
   ];
+  const replicaColumns = ["Replica", "State", "Behind", "Objects", "Writes", "Waiting"];
+  const replicaRows = new Map(); // by name
   let report = null, seen = 0, sort = { key: "", descending: false };
   const tables = new Map(); // by pipeline
   const at = (id) => document.getElementById(id);
@@ -77,7 +79,7 @@
       }
       item.dataset.severity = p.severity;
       const streams = p.streams || [], shown = streams.slice(0, 5).join(", ") + (streams.length > 5 ? " and " + (streams.length - 5) + " more" : "");
-      const whose = [p.title, p.pipeline, shown].filter(Boolean).join(" · ");
+      const whose = [p.title, p.pipeline || p.replica, shown].filter(Boolean).join(" · ");
       put(item.children[0], whose + (p.since ? " · for " + age(since(p.since)) : ""));
       put(item.children[1], p.text);
       put(item.children[2], p.advice.replaceAll("`", ""));
@@ -229,12 +231,97 @@
     put(at("filter-count"), text ? shown + " of " + all : "");
   }
 
+  function replicaRow(name) {
+    const node = make("tr");
+    node.setAttribute("role", "row");
+    replicaColumns.forEach((title, i) => {
+      const cell = make(i ? "td" : "th", i === 2 || i === 3 ? "number" : "");
+      if (!i) cell.scope = "row";
+      cell.dataset.label = title;
+      cell.setAttribute("role", i ? "cell" : "rowheader");
+      cell.append(make("span", i === 1 ? "state" : ""), make("span", "note"));
+      node.append(cell);
+    });
+    const button = make("button", "choice", "Resume…");
+    button.type = "button";
+    button.addEventListener("click", () => askToResume(name));
+    node.children[1].append(button);
+    return node;
+  }
+
+  const some = (p) => p.first.join(", ") + (p.objects > p.first.length ? " and " + (p.objects - p.first.length) + " more" : "");
+
+  function fillReplica(node, r) {
+    const cell = (i, text, note) => {
+      put(node.children[i].children[0], text);
+      put(node.children[i].children[1], note || "");
+    };
+    const parked = r.parked || [];
+    cell(0, r.name, r.cluster + ", pipeline " + r.pipeline + " → " + r.into);
+    node.children[1].children[0].dataset.state = r.state;
+    cell(1, signs[r.state] + " " + (r.state === "notRunning" ? "not running" : r.state), r.reason);
+    node.children[1].children[2].hidden = r.state !== "held";
+    cell(2, behind(r.lagSeconds), r.pendingObjects ? r.pendingObjects + " pending" : "");
+    cell(3, String(r.objects));
+    cell(4, (r.writes || []).map((w) => w.result + " " + w.total).join(", ") || "–");
+    cell(5, parked.map((p) => p.reason + " " + p.objects).join(", ") || "–",
+      parked.filter((p) => !p.intended).map((p) => p.reason + ": " + some(p)).join("\n"));
+  }
+
+  function replicas() {
+    const all = report.replicas || [], list = at("replica-list"), left = new Set(replicaRows.keys());
+    at("replicas").hidden = all.length === 0;
+    all.forEach((r, i) => {
+      left.delete(r.name);
+      let node = replicaRows.get(r.name);
+      if (!node) replicaRows.set(r.name, (node = replicaRow(r.name)));
+      fillReplica(node, r);
+      if (list.children[i] !== node) list.insertBefore(node, list.children[i] || null);
+    });
+    for (const name of left) {
+      replicaRows.get(name).remove();
+      replicaRows.delete(name);
+    }
+  }
+
+  let asked = "";
+  function askToResume(name) {
+    const r = (report.replicas || []).find((r) => r.name === name);
+    if (!r) return;
+    const held = (r.parked || []).find((p) => p.reason === "held");
+    const then = [];
+    if (r.heldEpoch) then.push("The versions of " + r.cluster + " begin again: it was restored or rebuilt. What the log has now replaces what is in " + r.into + ", also where that is newer.");
+    if (held) then.push("Objects that are deleted from " + r.into + ": " + held.objects + ". " + some(held) + ".");
+    asked = name;
+    put(at("question-title"), "Resume " + name + "?");
+    put(at("question-text"), then.join(" "));
+    at("question").showModal();
+  }
+
+  async function resume(name) {
+    at("question").close();
+    let refused = "";
+    try {
+      const answer = await fetch("replicas/resume?replica=" + encodeURIComponent(name), { method: "POST", signal: AbortSignal.timeout(patience) });
+      if (!answer.ok) {
+        const text = await answer.text();
+        try { refused = JSON.parse(text).error; } catch { refused = text; }
+      }
+    } catch (e) {
+      refused = String(e);
+    }
+    at("refused").hidden = !refused;
+    put(at("refused"), refused ? name + " is not resumed: " + refused : "");
+    run();
+  }
+
   function show() {
     at("lost").hidden = true;
     verdict(report.state, report.summary);
     about();
     problems();
     pipelines();
+    replicas();
   }
 
   function lost() {
@@ -263,6 +350,13 @@
     timer = setTimeout(run, every);
   }
   document.addEventListener("visibilitychange", () => { if (!document.hidden) run(); });
+  replicaColumns.forEach((title, i) => {
+    const cell = make("th", i === 2 || i === 3 ? "number" : "", title);
+    cell.scope = "col";
+    at("replica-head").append(cell);
+  });
+  at("no").addEventListener("click", () => at("question").close());
+  at("yes").addEventListener("click", () => resume(asked));
   at("filter-text").addEventListener("input", () => { if (report) pipelines(); });
   run();
 })();

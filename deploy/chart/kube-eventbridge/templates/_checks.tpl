@@ -24,16 +24,56 @@
 {{- end }}
 {{- range $place, $of := dict "sink" ($p.sink | default dict) "checkpoint" $checkpoint }}
 {{- range (get (get $of $broker | default dict) $addresses | default list) }}
-{{- if regexMatch "(?i)^([a-z]+://)?([^@/]*@)?(127\\.|0\\.0\\.0\\.0|localhost(:|$)|\\[[0:]*:[0:]*1?])" . }}
+{{- if include "isPod" . }}
 {{- fail (printf "config.pipelines[%d].%s.%s.%s: %s is the Pod itself, where no broker runs; write the address of your broker" $i $place $broker $addresses .) }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- range $i, $r := .Values.config.replicas }}
+{{- range $broker, $addresses := dict "nats" "servers" "kafka" "brokers" }}
+{{- if hasKey ($r.from | default dict) $broker }}
+{{- range get (get $r.from $broker | default dict) $addresses | default (list "localhost, the default,") }}
+{{- if include "isPod" . }}
+{{- fail (printf "config.replicas[%d].from.%s.%s: %s is the Pod itself, where no broker runs; write the address of your broker" $i $broker $addresses .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and .Values.config.replicas (eq (toJson .Values.config.pipelines) (include "ownPipelines" . | fromYamlArray | toJson)) }}
+{{- fail "config.pipelines: are those of the chart's own values, and would be published beside config.replicas; write pipelines: null for none, or your own" }}
+{{- end }}
+{{- with (.Values.config.kubernetes | default dict).kubeconfig }}
+{{- if not (include "mounted" (dict "path" . "mounts" $.Values.extraVolumeMounts)) }}
+{{- fail (printf "config.kubernetes.kubeconfig: nothing is mounted at %s; mount a Secret with it by extraVolumes and extraVolumeMounts" .) }}
+{{- end }}
+{{- end }}
 {{- if and .Values.rbac.create (eq (toJson .Values.rbac.rules) (include "ownRules" . | fromYamlArray | toJson)) (ne (include "read" .) "configmaps deployments.apps") }}
 {{- fail "rbac.rules: are those for the resources of the chart's own values, and config has others; write there, and into rbac.namespacedRules, what kube-eventbridge rbac --config FILE --helm-values prints for a file with config" }}
 {{- end }}
+{{- end }}
+
+{{/* isPod says whether an address of a broker is that of the Pod itself. */}}
+{{- define "isPod" }}
+{{- if regexMatch "(?i)^([a-z]+://)?([^@/]*@)?(127\\.|0\\.0\\.0\\.0|localhost(:|,|$)|\\[[0:]*:[0:]*1?])" . }}yes{{ end }}
+{{- end }}
+
+{{/* mounted says whether a path is in a volume. */}}
+{{- define "mounted" }}
+{{- $path := .path }}
+{{- range .mounts }}
+{{- if hasPrefix (printf "%s/" (clean .mountPath)) (printf "%s/" (clean $path)) }}yes{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* ownPipelines are the pipelines of values.yaml. */}}
+{{- define "ownPipelines" }}
+- name: audit
+  resources: [{resource: deployments.apps}, {resource: configmaps}]
+  sink: {nats: {servers: ["nats://nats.nats.svc:4222"], maxAge: 168h}}
+  checkpoint: {nats: {}}
 {{- end }}
 
 {{/* ownRules are the rules of values.yaml. */}}
@@ -43,13 +83,16 @@
 - {apiGroups: [apps], resources: [deployments], verbs: [list, watch]}
 {{- end }}
 
-{{/* read are the resources that the configuration names, with a mark where it does not read all namespaces. */}}
+{{/* read are the resources that the configuration names, with a mark where it does not read all namespaces, and for a replica. */}}
 {{- define "read" }}
 {{- $all := list }}
 {{- range .Values.config.pipelines }}
 {{- range .resources }}
 {{- $all = append $all (printf "%s%s" .resource (ternary "!" "" (or (not (empty .namespaces)) (not (empty .namespaceSelector))))) }}
 {{- end }}
+{{- end }}
+{{- if .Values.config.replicas }}
+{{- $all = append $all "!" }}
 {{- end }}
 {{- $all | uniq | sortAlpha | join " " }}
 {{- end }}

@@ -1,12 +1,33 @@
-{{/* namespacedRules are the rules of each Role by its namespace: those of the values, and where there are replicas, those for their Lease. */}}
+{{/* namespacedRules are the rules of each Role by its namespace: those of the values, and those for what the process has itself in the cluster. */}}
 {{- define "namespacedRules" -}}
 {{- $all := deepCopy (.Values.rbac.namespacedRules | default dict) }}
-{{- if hasKey .Values.config "leaderElection" }}
-{{- $election := (include "config" . | fromYaml).leaderElection }}
+{{- $config := include "config" . | fromYaml }}
+{{- $election := $config.leaderElection | default dict }}
 {{- $namespace := $election.resourceNamespace | default .Release.Namespace }}
-{{- $stand := list (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "create")) }}
-{{- $stand = append $stand (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" (list $election.resourceName) "verbs" (list "get" "update")) }}
-{{- $_ := set $all $namespace (concat (get $all $namespace | default list) $stand) }}
+{{- $own := dict "leases" list "configmaps" list }}
+{{- if $election }}
+{{- if $config.pipelines }}
+{{- $_ := set $own "leases" (list $election.resourceName) }}
+{{- end }}
+{{- if $config.replicas }}
+{{- $_ := set $own "leases" (append $own.leases (printf "%s-replicas" $election.resourceName)) }}
+{{- end }}
+{{- end }}
+{{- range $config.replicas }}
+{{- $_ := set $own "configmaps" (append $own.configmaps (printf "kube-eventbridge-replica-%s" .name)) }}
+{{- end }}
+{{- range concat (.Values.rbac.rules | default list) (get $all $namespace | default list) }}
+{{- if and (has "" .apiGroups) (has "configmaps" .resources) (has "create" .verbs) }}
+{{- $_ := set $own "configmaps" list }}{{/* a replica may write them all */}}
+{{- end }}
+{{- end }}
+{{- range $resource, $names := $own }}
+{{- if $names }}
+{{- $groups := list (ternary "coordination.k8s.io" "" (eq $resource "leases")) }}
+{{- $make := dict "apiGroups" $groups "resources" (list $resource) "verbs" (list "create") }}
+{{- $change := dict "apiGroups" $groups "resources" (list $resource) "resourceNames" $names "verbs" (list "get" "update") }}
+{{- $_ := set $all $namespace (concat (get $all $namespace | default list) (list $make $change)) }}
+{{- end }}
 {{- end }}
 {{- toYaml $all }}
 {{- end }}

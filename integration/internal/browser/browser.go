@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package e2e
+// Package browser looks at a page as a person does, in a headless Chromium.
+package browser
 
 import (
 	"bytes"
@@ -17,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,14 +29,15 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
-// browser is a tab of headless Chromium that keeps what it complains of and where it goes.
-type browser struct {
+// Browser is a tab of headless Chromium that keeps what it complains of and where it goes.
+type Browser struct {
 	t   *testing.T
 	ctx context.Context
 
@@ -43,8 +46,8 @@ type browser struct {
 	hosts      []string
 }
 
-// newBrowser skips the test where there is no Chromium, and fails it where CI is set.
-func newBrowser(t *testing.T) *browser {
+// New opens a tab. It skips the test where there is no Chromium, and fails it where CI is set.
+func New(t *testing.T) *Browser {
 	t.Helper()
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -67,14 +70,14 @@ func newBrowser(t *testing.T) *browser {
 		end()
 		free()
 	})
-	b := &browser{t: t, ctx: ctx}
+	b := &Browser{t: t, ctx: ctx}
 	require.NoError(t, chromedp.Listen(ctx, b.heard))
-	b.do(call(runtime.Enable, cdp.Empty{}), call(log.Enable, cdp.Empty{}), call(network.Enable, network.EnableParams{}))
+	b.Do(call(runtime.Enable, cdp.Empty{}), call(log.Enable, cdp.Empty{}), call(network.Enable, network.EnableParams{}))
 	return b
 }
 
 // heard takes note of one of the browser's events.
-func (b *browser) heard(event any) {
+func (b *Browser) heard(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {
@@ -91,7 +94,8 @@ func (b *browser) heard(event any) {
 	}
 }
 
-func (b *browser) heardOf() (complaints, hosts []string) {
+// Heard returns what the browser complains of, and the hosts that it was at.
+func (b *Browser) Heard() (complaints, hosts []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.complaints), slices.Clone(b.hosts)
@@ -105,29 +109,30 @@ func call[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void
 	})
 }
 
-func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
+// Do carries actions out.
+func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	require.NoError(b.t, chromedp.Do(b.ctx, actions...))
 }
 
-// eval returns what an expression of JavaScript is.
-func eval[T any](b *browser, expression string) T {
+// Eval returns what an expression of JavaScript is.
+func Eval[T any](b *Browser, expression string) T {
 	b.t.Helper()
 	return must.Get(chromedp.Run(b.ctx, chromedp.Evaluate[T](expression)))(b.t)
 }
 
-// text is what a person reads on the page.
-func (b *browser) text() string { return eval[string](b, "document.body.innerText") }
+// Text is what a person reads on the page.
+func (b *Browser) Text() string { return Eval[string](b, "document.body.innerText") }
 
-// scheme has the page shown as to a person who prefers light or dark.
-func (b *browser) scheme(name string) {
+// Scheme has the page shown as to a person who prefers light or dark.
+func (b *Browser) Scheme(name string) {
 	b.t.Helper()
-	b.do(call(emulation.SetEmulatedMedia,
+	b.Do(call(emulation.SetEmulatedMedia,
 		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}))
 }
 
-// shot writes a picture of what is seen to the directory of -screenshots, if that is given.
-func (b *browser) shot(name string) {
+// Shot writes a picture of what is seen to the directory of -screenshots, if that is given.
+func (b *Browser) Shot(name string) {
 	b.t.Helper()
 	if *screenshots == "" {
 		return
@@ -136,8 +141,8 @@ func (b *browser) shot(name string) {
 	saveShot(b.t, name, picture)
 }
 
-// until polls what the page says.
-func (b *browser) until(what string, ok func() bool) {
+// Until polls what the page says.
+func (b *Browser) Until(what string, ok func() bool) {
 	b.t.Helper()
 	deadline := time.After(60 * time.Second)
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -146,8 +151,8 @@ func (b *browser) until(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			complaints, _ := b.heardOf()
-			b.t.Fatalf("waited in vain for %s; the page says\n%s\n%q", what, b.text(), complaints)
+			complaints, _ := b.Heard()
+			b.t.Fatalf("waited in vain for %s; the page says\n%s\n%q", what, b.Text(), complaints)
 		}
 	}
 }
@@ -182,4 +187,48 @@ func paletteOf(m image.Image) color.Palette {
 		p = append(p, c)
 	}
 	return p
+}
+
+// contrast returns the worst contrast between a text that is seen and what is behind it, with the text.
+const contrast = `(() => {
+  const parse = (c) => c.match(/[\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const f = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b);
+  };
+  const behind = (n) => {
+    for (; n; n = n.parentElement) {
+      const c = parse(getComputedStyle(n).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const ground = getComputedStyle(document.body).backgroundColor;
+  let worst = { ratio: 99, text: "" };
+  for (const n of document.querySelectorAll("body *")) {
+    if (!n.checkVisibility() || ![...n.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim())) continue;
+    const a = light(parse(getComputedStyle(n).color)), b = light(behind(n));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < worst.ratio) worst = { ratio, text: n.textContent.trim().slice(0, 40), ground };
+  }
+  return worst;
+})()`
+
+type legibility struct {
+	Ratio        float64
+	Text, Ground string
+}
+
+// LooksWell checks that everything can be read, and nothing has to be pushed aside for it.
+func (b *Browser) LooksWell(how string) {
+	t := b.t
+	t.Helper()
+	worst := Eval[legibility](b, contrast)
+	assert.True(t, worst.Ratio >= 4.5 && worst.Ratio != 99,
+		"%s: %q has a contrast of %.2f", how, worst.Text, worst.Ratio)
+	assert.Equal(t, (worst.Ground == "rgb(20, 23, 28)"), strings.HasPrefix(how, "dark"),
+		"%s: the ground is %s", how, worst.Ground)
+	size := Eval[[]int](b, "[document.documentElement.scrollWidth, innerWidth]")
+	assert.True(t, size[0] <= size[1] && (!strings.HasSuffix(how, "phone") || size[1] == 360),
+		"%s: the page is %d wide and the window %d", how, size[0], size[1])
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+// Package kubemetrics counts the requests of client-go.
+package kubemetrics
 
 import (
 	"context"
@@ -19,8 +20,8 @@ type clientMetrics struct {
 	latency           *prometheus.HistogramVec
 }
 
-// registerClientMetrics makes client-go report to reg. Client-go takes only the first of a process.
-func registerClientMetrics(reg prometheus.Registerer) {
+// Register makes client-go report to reg. Client-go takes only the first of a process.
+func Register(reg prometheus.Registerer) {
 	m := &clientMetrics{
 		requests: metric.NewCounter("rest_client_requests_total"),
 		retries:  metric.NewCounter("rest_client_request_retries_total"),
@@ -28,11 +29,6 @@ func registerClientMetrics(reg prometheus.Registerer) {
 	}
 	reg.MustRegister(m.requests, m.retries, m.latency)
 	metrics.Register(metrics.RegisterOpts{RequestResult: m, RequestLatency: m, RequestRetry: retries{m.retries}})
-}
-
-// registerBuildInfo makes reg tell what was built.
-func registerBuildInfo(reg prometheus.Registerer, b Build) {
-	reg.MustRegister(metric.NewBuildInfo(b.Commit, b.Go, b.Version))
 }
 
 // Increment implements metrics.ResultMetric.

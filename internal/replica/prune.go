@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
+)
+
+// prune claims that what complete resyncs did not tell is gone. It is called once all that they told was learned.
+func (r *run) prune(ctx context.Context) {
+	for sc, state := range r.resyncs.Done() {
+		r.pruning.Go(func() { r.pruneScope(ctx, sc, state) })
+	}
+}
+
+// pruneScope prunes within one scope. One with a field selector cannot be told from others in the target: there nothing
+// is pruned.
+func (r *run) pruneScope(ctx context.Context, sc resyncs.Scope, state *resyncs.Resync) {
+	res := r.selection.At(sc.Resource)
+	if sc.FieldSelector != "" {
+		r.log.Warn("a complete resync prunes nothing: its stream has a field selector", slog.String("resource", res.Resource))
+		return
+	}
+	if !r.targets.await(ctx, res) {
+		return
+	}
+	within, err := r.targets.within(ctx, res, sc)
+	if err != nil {
+		r.log.Warn("a complete resync prunes nothing", slog.String("resource", res.Resource), slog.Any("reason", err))
+		return
+	}
+	untold := r.untold(sc, state, within)
+	for range untold { // all are counted before the first one is deleted
+		r.deletes.Went(state.Gone.At)
+	}
+	for _, id := range untold {
+		if !r.table.Prune(id, state.Gone, state.Told) {
+			r.deletes.CameBack(state.Gone.At)
+			continue
+		}
+		r.enqueue(id)
+	}
+}
+
+// untold returns what a resync did not tell.
+func (r *run) untold(sc resyncs.Scope, state *resyncs.Resync, within func(keys.Key) bool) (ids []keys.ID) {
+	for id, row := range r.table.Of(sc.Resource) {
+		if (sc.Namespace == "" || row.Namespace == sc.Namespace) && within(row.Key) && r.table.Untold(id, state.Told) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
