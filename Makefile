@@ -17,6 +17,8 @@ INTEGRATION_FLAGS ?= -p 2 -parallel 4 -timeout 30m -count=1
 BENCH_FLAGS       ?= -bench . -benchmem
 # How tests are compiled, besides CGO_ENABLED=0: as a release is, so that nothing is compiled twice. make lint runs vet.
 COMPILE           := -trimpath -vet=off
+# How other tools compile, for the same reason.
+AS_RELEASED       := CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath"
 # The packages with goroutines, whose tests run with the race detector, and only with it.
 RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/app/... ./internal/bridge/... \
 	./internal/cli/... ./internal/election ./internal/kafka/... ./internal/event/... ./internal/tail/...
@@ -139,6 +141,7 @@ test-node: tools servers ## Run the tests of the chart on a cluster with a node;
 	$(call suite,all,part-node)
 
 .PHONY: test-faults
+test-faults: SERVERS_FLAGS = -clock
 test-faults: tools servers ## Break everything, each fault once and then at random, and judge the log; 9 minutes
 	$(call suite,faults,part-faults)
 
@@ -259,13 +262,13 @@ lint: $(GOLANGCI) sizes ## Check style, formatting, sizes, and that the go.mod f
 	if [ -n "$$sleeping" ]; then echo "a test sleeps; poll with a deadline, or use testing/synctest:" "$$sleeping" >&2; exit 1; fi
 	@code=0; for m in $(MODULES); do \
 		echo "lint: module $$m"; \
-		(cd $$m && $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || code=1; \
+		(cd $$m && $(AS_RELEASED) $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || code=1; \
 		(cd $$m && $(GO) mod tidy -diff) || code=1; \
 	done; exit $$code
 
 .PHONY: sizes
 sizes: ## List packages, types and files that are too large or too small for a reader
-	@cd integration && $(GO) run ./cmd/sizes ..
+	@cd integration && $(AS_RELEASED) $(GO) run ./cmd/sizes ..
 
 .PHONY: fmt
 fmt: $(GOLANGCI) ## Format all Go files
@@ -312,13 +315,13 @@ clean: ## Remove what was built; .cache, with the control plane and the tools, s
 $(GOLANGCI):
 	@mkdir -p $(TOOLS)
 	@echo "installing golangci-lint $(GOLANGCI_VERSION), once; it takes some minutes"
-	GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	$(AS_RELEASED) GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv $(TOOLS)/golangci-lint $@
 
 $(GOTESTSUM):
 	@mkdir -p $(TOOLS)
 	@echo "installing gotestsum $(GOTESTSUM_VERSION), once"
-	GOBIN=$(TOOLS) $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	$(AS_RELEASED) GOBIN=$(TOOLS) $(GO) install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 	@mv $(TOOLS)/gotestsum $@
 
 # It takes a second, and go knows what has changed.
@@ -330,11 +333,11 @@ $(TESTREPORT):
 $(GOVULN):
 	@mkdir -p $(TOOLS)
 	@echo "installing govulncheck $(GOVULN_VERSION), once"
-	GOBIN=$(TOOLS) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULN_VERSION)
+	$(AS_RELEASED) GOBIN=$(TOOLS) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULN_VERSION)
 	@mv $(TOOLS)/govulncheck $@
 
 $(GORELEASER):
 	@mkdir -p $(TOOLS)
 	@echo "installing goreleaser $(GORELEASER_VERSION), once; it takes some minutes"
-	GOBIN=$(TOOLS) $(GO) install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
+	$(AS_RELEASED) GOBIN=$(TOOLS) $(GO) install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
 	@mv $(TOOLS)/goreleaser $@

@@ -118,8 +118,8 @@ var authorities = map[string][]Access{
 	"clusterrolebindings": {{Resource: "clusterroles", Verb: "bind"}},
 }
 
-// containers are what is deleted only by a replica that may list all that would go with it. No role is printed for that:
-// it would allow to read every Secret.
+// containers are what is deleted only by a replica that may list all that would go with it. No role is printed for
+// that: it would allow to read every Secret.
 var containers = []Access{
 	{Resource: "namespaces"},
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},

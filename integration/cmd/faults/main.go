@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/campaign"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/clock"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
@@ -97,7 +98,7 @@ func run(ctx context.Context, o campaign.Options) (good bool, err error) {
 		if o.Binary, err = (rig.Build{Race: o.Race}).Program(ctx, o.Log); err != nil {
 			return false, err
 		}
-		if o.ClockBinary, err = world.ClockProgram(ctx, o.Race, o.Log); err != nil {
+		if o.ClockBinary, err = clock.Program(ctx, o.Race, o.Log); err != nil {
 			return false, err
 		}
 	}

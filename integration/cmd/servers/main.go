@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command servers builds kube-apiserver and etcd and fetches Kafka, once, for the tests and the demo. It shows its
-// progress, which go test does not. With -node it also builds the programs of a cluster with a node.
+// progress, which go test does not. With -node it also builds the programs of a cluster with a node, with -clock the
+// bridge whose clock can be moved.
 //
 // What cannot be had on this machine is said, and is no error: the tests that need it are skipped. It exits with 1 if
 // something that could be had failed.
@@ -18,14 +19,16 @@ import (
 	"syscall"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/clock"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/kafkabroker"
 )
 
 func main() {
 	node := flag.Bool("node", false, "also build the programs of a cluster with a node")
+	moved := flag.Bool("clock", false, "also build the bridge whose clock can be moved")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := prepare(ctx, *node)
+	err := prepare(ctx, *node, *moved)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "servers:", err)
@@ -33,10 +36,15 @@ func main() {
 	}
 }
 
-func prepare(ctx context.Context, node bool) error {
+func prepare(ctx context.Context, node, moved bool) error {
 	all := []func(context.Context, io.Writer) error{builds(controlplane.Binaries), kafkabroker.Install}
 	if node {
 		all = append(all, builds(controlplane.NodeBinaries))
+	}
+	if moved {
+		all = append(all, builds(func(ctx context.Context, log io.Writer) (string, error) {
+			return clock.Program(ctx, false, log)
+		}))
 	}
 	for _, make := range all {
 		err := make(ctx, os.Stderr)

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/clock"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/oracle"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
@@ -72,8 +73,8 @@ func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
 // breakThings plays a campaign: each fault once, and then as the options say.
 func breakThings(t *testing.T, o Options) []Result {
 	t.Helper()
-	clock := must.Get(world.ClockProgram(t.Context(), false, os.Stderr))(t)
-	o.Binary, o.ClockBinary = rig.ProgramForTest(t), clock
+	moved := must.Get(clock.Program(t.Context(), false, os.Stderr))(t)
+	o.Binary, o.ClockBinary = rig.ProgramForTest(t), moved
 	o.Longest, o.Replicas = 45*time.Second, AnyReplicas
 	o.Plan, o.Known, o.Strict = EachOnce(o.Broker), KnownViolations(), os.Getenv("CI") != ""
 	if os.Getenv(testtier.Variable) == "nightly" {

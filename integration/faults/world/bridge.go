@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/clock"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/child"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
@@ -68,7 +69,7 @@ func (w *World) startReplica(r *replica) error {
 	cmd.Stderr = log
 	cmd.Env = append(os.Environ(), "GORACE=exitcode=0") // a race is read from what it prints
 	if w.clock != "" {
-		cmd.Env = append(cmd.Env, clockVariable+"="+r.clockOf(w.clock))
+		cmd.Env = append(cmd.Env, clock.Variable+"="+r.clockOf(w.clock))
 	}
 	p, err := child.Start("the bridge", cmd)
 	if err != nil {

@@ -4,19 +4,15 @@ package world
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 )
@@ -25,9 +21,6 @@ import (
 func clockFaults() []Fault {
 	return []Fault{{Name: "clock jumps", Parts: Process, Clock: true, Weight: 4, Cost: 20 * time.Second, run: jump}}
 }
-
-// clockVariable names the file with the seconds that the clock is off, in the bridge's environment.
-const clockVariable = "KUBE_EVENTBRIDGE_CLOCK"
 
 // jump replaces the bridge by one that is the same but for the standard library's clock, lets that jump by hours, and
 // brings the ordinary one back.
@@ -151,38 +144,4 @@ func (w *World) swap(binary, clock string) (before string) {
 	defer w.mu.Unlock()
 	before, w.binary, w.clock = w.binary, binary, clock
 	return before
-}
-
-// clockSource is a file of package time that says by how much the clock is off.
-//
-//go:embed clock.go.txt
-var clockSource string
-
-// ClockProgram returns a bridge with a package time whose clock can be moved, for [Config]. Only the wall clock moves,
-// never the monotonic one, as on a machine. What is compiled for it the first time is everything: that takes minutes.
-func ClockProgram(ctx context.Context, race bool, log io.Writer) (string, error) {
-	root, err := controlplane.Root()
-	if err != nil {
-		return "", err
-	}
-	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-	if err != nil {
-		return "", fmt.Errorf("find the standard library: %w", err)
-	}
-	pkg, err := filepath.Rel(root, filepath.Join(strings.TrimSpace(string(goroot)), "src", "time"))
-	if err != nil {
-		return "", err
-	}
-	source, err := os.ReadFile(filepath.Join(root, pkg, "time.go"))
-	if err != nil {
-		return "", err
-	}
-	const reading = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
-	if strings.Count(string(source), reading) != 1 {
-		return "", errors.New("package time of this Go is not as expected: its clock cannot be moved")
-	}
-	return rig.Build{Race: race, Version: "clock", Commit: "clock", Replace: map[string]string{
-		filepath.Join(pkg, "time.go"): strings.Replace(string(source), reading, reading+"\tsec += offBy(mono)\n", 1),
-		filepath.Join(pkg, "off.go"):  clockSource,
-	}}.Program(ctx, log)
 }

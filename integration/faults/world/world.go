@@ -80,7 +80,7 @@ type Config struct {
 	Dir string
 	// Binary is the bridge; if empty it is built from the tree.
 	Binary string
-	// ClockBinary is the [ClockProgram]; without it the clock does not jump.
+	// ClockBinary is the program of package clock; without it the clock does not jump.
 	ClockBinary string
 	// Restoring is called before etcd is put back, when the API server is dead and etcd is not; Restored after it, with
 	// the file of the snapshot. Who records what etcd has needs both; they may be nil.
