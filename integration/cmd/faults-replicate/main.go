@@ -29,6 +29,7 @@ func main() {
 	flags.StringVar(&o.Both, "both", "some", "rounds in which the clusters replicate into each other: none, some or all")
 	flags.StringVar(&o.Broker, "broker", "nats", "what the bridge publishes to: nats or kafka")
 	flags.StringVar(&o.Binary, "binary", "", "another program than that of this tree")
+	flags.StringVar(&o.Replicator, "replicator", "", "another program that replicates; it is judged alike")
 	flags.StringVar(&o.Dir, "dir", "faults-replicate-results", "directory of the results, and of rounds with violations")
 	flags.StringVar(&only, "only", "", "inject only faults whose name matches this regular expression")
 	flags.BoolVar(&o.Verbose, "v", false, "tell all that happens")

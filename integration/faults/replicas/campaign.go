@@ -42,8 +42,8 @@ type Options struct {
 	Only *regexp.Regexp
 	// Broker is nats or kafka.
 	Broker string
-	// Binary is the program.
-	Binary string
+	// Binary is the program. Replicator, if not empty, is another one that replicates in its place.
+	Binary, Replicator string
 	// Dir is where results go, and rounds with violations.
 	Dir string
 	// Log receives progress; Verbose is all that happens. Debug has the replicator log more.

@@ -3,6 +3,7 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -344,8 +345,12 @@ func (w *world) newProcess(name, command string, config func(port int) string) (
 	if err := os.WriteFile(path, []byte(config(port)), 0o600); err != nil {
 		return nil, err
 	}
+	binary := w.o.Binary
+	if command == "replicate" {
+		binary = cmp.Or(w.o.Replicator, binary)
+	}
 	return &process{
-		name: name, server: fmt.Sprintf("127.0.0.1:%d", port), binary: w.o.Binary, args: []string{command, "--config", path},
+		name: name, server: fmt.Sprintf("127.0.0.1:%d", port), binary: binary, args: []string{command, "--config", path},
 		log: w.file(name + ".log"),
 	}, nil
 }
