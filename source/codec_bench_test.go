@@ -45,7 +45,7 @@ func BenchmarkWatch(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			f := must.Get(fr.Next())(b)
-			must.Get(ParseIdentity(f.Object, true))(b)
+			must.Get(ParseIdent(f.Object, true))(b)
 			NewBody(f.Object).Release()
 		}
 	})
@@ -77,7 +77,7 @@ func BenchmarkParseObject(b *testing.B) {
 		raw := rawjsontest.ServerObject(b, pod)
 		b.ReportAllocs()
 		for b.Loop() {
-			must.Get(ParseIdentity(raw, true))(b)
+			must.Get(ParseIdent(raw, true))(b)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func BenchmarkList(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				must.Get(rawjson.ReadList(struct{ io.Reader }{bytes.NewReader(answer)}, pods.Kind, func(raw []byte) error {
-					_, err := ParseIdentity(raw, true)
+					_, err := ParseIdent(raw, true)
 					NewListBody(raw, pods).Release()
 					return err
 				}))(b)

@@ -22,55 +22,21 @@ func (i Ident) Key() string {
 	return i.Namespace + "/" + i.Name
 }
 
-// Identity is an [Ident] that knows its key. All its strings share one allocation.
-type Identity struct {
-	Ident
-	key string
-}
-
-// Key returns what [Ident.Key] returns, without building it again.
-func (i Identity) Key() string {
-	if i.key == "" {
-		return i.Ident.Key()
-	}
-	return i.key
-}
-
-// ParseIdentity is [rawjson.Identify], and copies what it finds.
-func ParseIdentity(raw []byte, namespaced bool) (Identity, error) {
+// ParseIdent is [rawjson.Identify]. It copies what it finds into one string that all of the Ident share.
+func ParseIdent(raw []byte, namespaced bool) (Ident, error) {
 	m, err := rawjson.Identify(raw, namespaced)
 	if err != nil {
-		return Identity{}, err
+		return Ident{}, err
 	}
-	return joinIdentity(m.Namespace, m.Name, m.UID, m.Version), nil
-}
-
-// NewIdentity returns the identity of id, which it copies.
-func NewIdentity(id Ident) Identity {
-	return joinIdentity(id.Namespace, id.Name, id.UID, id.ResourceVersion)
-}
-
-// joinIdentity puts "namespace/name", uid and version into one string and cuts it up.
-func joinIdentity[T string | []byte](namespace, name, uid, version T) Identity {
 	var space [512]byte
-	b := space[:0]
-	if len(namespace) > 0 {
-		b = append(append(b, namespace...), '/')
-	}
+	b := append(space[:0], m.Namespace...)
 	nameAt := len(b)
-	b = append(b, name...)
+	b = append(b, m.Name...)
 	uidAt := len(b)
-	b = append(b, uid...)
+	b = append(b, m.UID...)
 	versionAt := len(b)
-	b = append(b, version...)
-	s := string(b)
-	return Identity{
-		Ident: Ident{
-			Namespace: s[:len(namespace)], Name: s[nameAt:uidAt], UID: s[uidAt:versionAt],
-			ResourceVersion: s[versionAt:],
-		},
-		key: s[:uidAt],
-	}
+	s := string(append(b, m.Version...))
+	return Ident{Namespace: s[:nameAt], Name: s[nameAt:uidAt], UID: s[uidAt:versionAt], ResourceVersion: s[versionAt:]}, nil
 }
 
 // Number returns a version as a number. Not all are, and only API servers that keep objects in etcd count revisions.

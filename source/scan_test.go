@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/assert"
@@ -64,26 +63,25 @@ func TestParseObject_reads_the_identity_however_the_object_is_written(t *testing
 		"rest cut off": {`{"metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7"`, full},
 	} {
 		t.Run(name, func(t *testing.T) {
-			id := must.Get(ParseIdentity([]byte(tc.raw), true))(t)
-			assert.Equal(t, tc.want, id.Ident, "got %+v with key", id.Ident)
-			assert.Equal(t, tc.want.Key(), id.Key(), "got %+v with key", id.Ident)
+			id := must.Get(ParseIdent([]byte(tc.raw), true))(t)
+			assert.Equal(t, tc.want, id)
 		})
 	}
 }
 
-func TestParseObject_of_a_cluster_scoped_resource_reads_no_namespace(t *testing.T) {
+func TestParseIdent_of_a_cluster_scoped_resource_reads_no_namespace(t *testing.T) {
 	for _, raw := range []string{
 		`{"metadata":{"name":"n","uid":"u","resourceVersion":"7"`,
 		`{"metadata":{"namespace":"ns","name":"n","uid":"u","resourceVersion":"7"}}`,
 		`{"metadata":{"name":"n","uid":"u","resourceVersion":"7","namespace":"ns"}}`,
 	} {
-		id := must.Get(ParseIdentity([]byte(raw), false))(t)
+		id := must.Get(ParseIdent([]byte(raw), false))(t)
 		want := (Ident{Name: "n", UID: "u", ResourceVersion: "7"})
-		assert.True(t, id.Ident == want && id.Key() == "n", "%s: got %+v with key %q", raw, id.Ident, id.Key())
+		assert.Equal(t, want, id, raw)
 	}
 }
 
-func TestParseObject_refuses(t *testing.T) {
+func TestParseIdent_refuses(t *testing.T) {
 	for raw, want := range map[string]string{
 		``:                          "malformed JSON",
 		`[]`:                        "malformed JSON",
@@ -109,7 +107,7 @@ func TestParseObject_refuses(t *testing.T) {
 		`{"metadata":{"name":"\x","uid":"u","resourceVersion":"7"}}`:       "malformed JSON",
 		`{"metadata":{"\x":"n","name":"n","uid":"u","resourceVersion":1}}`: "malformed JSON",
 	} {
-		if id, err := ParseIdentity([]byte(raw), true); err == nil || !strings.Contains(err.Error(), want) {
+		if id, err := ParseIdent([]byte(raw), true); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %+v, %v; want an error with %q", raw, id, err, want)
 		}
 	}
@@ -120,10 +118,10 @@ func TestParseObject_of_a_cut_object_is_right_or_an_error(t *testing.T) {
 		rawjsontest.ServerObject(t, rawjsontest.Pod(1)),
 		rawjsontest.ServerObject(t, rawjsontest.Sorted(t, rawjsontest.Pod(1))),
 	} {
-		want := must.Get(ParseIdentity(raw, true))(t)
+		want := must.Get(ParseIdent(raw, true))(t)
 		for n := range raw {
 			// A copy of exactly this size: a look beyond it panics.
-			got, err := ParseIdentity(bytes.Clone(raw[:n:n]), true)
+			got, err := ParseIdent(bytes.Clone(raw[:n:n]), true)
 			require.True(t, err != nil || got == want, "first %d bytes: got %+v", n, got)
 		}
 	}
@@ -157,7 +155,7 @@ func metaOf(raw []byte) (id Ident, ok bool) {
 func checkAgainstEncodingJSON(t interface{ Fatalf(string, ...any) }, raw []byte) {
 	want, ok := metaOf(raw)
 	for _, namespaced := range []bool{true, false} {
-		got, err := ParseIdentity(raw, namespaced)
+		got, err := ParseIdent(raw, namespaced)
 		if !ok {
 			continue
 		}
@@ -168,8 +166,8 @@ func checkAgainstEncodingJSON(t interface{ Fatalf(string, ...any) }, raw []byte)
 		if complete != (err == nil) {
 			t.Fatalf("%s: error is %v, encoding/json has %+v", raw, err, want)
 		}
-		if err == nil && (got.Ident != want || got.Key() != want.Key()) {
-			t.Fatalf("%s: got %+v with key %q, encoding/json has %+v", raw, got.Ident, got.Key(), want)
+		if err == nil && got != want {
+			t.Fatalf("%s: got %+v, encoding/json has %+v", raw, got, want)
 		}
 	}
 	version, err := rawjson.Version(raw)
@@ -229,26 +227,9 @@ func FuzzIdent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) { checkAgainstEncodingJSON(t, raw) })
 }
 
-func TestParseObject_allocates_one_string_for_everything(t *testing.T) {
+func TestParseIdent_allocates_one_string_for_everything(t *testing.T) {
 	raw := rawjsontest.ServerObject(t, rawjsontest.Pod(1))
-	assert.EqualValues(t, 1, testing.AllocsPerRun(100, func() { _, _ = ParseIdentity(raw, true) }), "allocations")
-	id := must.Get(ParseIdentity(raw, true))(t)
-	assert.Same(t, unsafe.StringData(id.Namespace), unsafe.StringData(id.Key()), "the key is a string of its own")
-	n := testing.AllocsPerRun(100, func() { _ = id.Key() })
-	assert.EqualValues(t, 0, n, "Key allocates %v times", n)
-}
-
-func TestIdentity_of_an_ident_has_its_key(t *testing.T) {
-	for _, id := range []Ident{
-		{Namespace: "ns", Name: "n", UID: "u", ResourceVersion: "1"},
-		{Name: "n", UID: "u", ResourceVersion: "1"},
-	} {
-		if got := NewIdentity(id); got.Ident != id || got.Key() != id.Key() {
-			t.Errorf("got %+v with key %q, want %+v", got.Ident, got.Key(), id)
-		}
-		got := (Identity{Ident: id})
-		assert.Equal(t, id.Key(), got.Key(), "without newIdentity the key")
-	}
+	assert.EqualValues(t, 1, testing.AllocsPerRun(100, func() { _, _ = ParseIdent(raw, true) }), "allocations")
 }
 
 func TestParseVersion_needs_nothing_else(t *testing.T) {

@@ -217,7 +217,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// atRest returns the live heap of each of n objects that a pipeline has published and watches: stub, ledger, queue.
+// atRest returns the live heap of each of n objects that a pipeline has published and watches: ledger, queue.
 func atRest(tb testing.TB, n int) float64 {
 	api := newAPIServer(tb, 1000)
 	b := runBridge(tb, api, &swiftLog{}, swiftStore{}, nil)

@@ -197,7 +197,7 @@ func (t *targets) read(ctx context.Context, res *selection.Resource) error {
 		})}
 		group.Go(func() error {
 			return (&reader.Reader{
-				Client: t.client, Stream: stream, Feed: f, History: f, Observer: f, Uncached: true,
+				Client: t.client, Stream: stream, Feed: f, History: f, Observer: f,
 			}).Run(ctx)
 		})
 	}

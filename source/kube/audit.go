@@ -26,11 +26,11 @@ func Audit(ctx context.Context, c *Client, s source.Stream, version string, f fu
 	q := PageQuery{Limit: PageSize, Exact: version, Identities: true, Prompt: true}
 	for {
 		meta, err := c.ReadPage(ctx, s, q, func(raw []byte) error {
-			id, err := source.ParseIdentity(raw, s.Namespaced)
+			id, err := source.ParseIdent(raw, s.Namespaced)
 			if err != nil {
 				return err
 			}
-			return f(id.Ident, raw)
+			return f(id, raw)
 		})
 		if err != nil || meta.Continue == "" {
 			return err
@@ -53,13 +53,13 @@ func ObjectsAt(
 	}
 	var failed error
 	take := func(raw []byte) error {
-		id, err := source.ParseIdentity(raw, s.Namespaced)
+		id, err := source.ParseIdent(raw, s.Namespaced)
 		if err != nil {
 			return err
 		}
 		body := source.NewListBody(raw, s.Resource)
 		defer body.Release()
-		failed = f(id.Ident, body)
+		failed = f(id, body)
 		return failed
 	}
 	giveUp := new(Patience)

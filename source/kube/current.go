@@ -135,11 +135,11 @@ func (l *currentList) retried(
 }
 
 func (l *currentList) tell(raw []byte) error {
-	id, err := source.ParseIdentity(raw, l.stream.Namespaced)
+	id, err := source.ParseIdent(raw, l.stream.Namespaced)
 	if err != nil {
 		return err
 	}
-	l.stopped = l.f(&Item{Ident: id.Ident, At: l.at, raw: raw, resource: l.stream.Resource})
+	l.stopped = l.f(&Item{Ident: id, At: l.at, raw: raw, resource: l.stream.Resource})
 	return l.stopped
 }
 

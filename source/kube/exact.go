@@ -35,7 +35,7 @@ func (c *Client) ReadExact(
 	defer cancel()
 	q.Limit, q.Placed = 1, true
 	meta, err := c.ReadPage(ctx, only(s, key.Namespace, key.Name), q, func(raw []byte) error {
-		id, err := source.ParseIdentity(raw, s.Namespaced)
+		id, err := source.ParseIdent(raw, s.Namespaced)
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (c *Client) ReadExact(
 			return rawjson.Unreadable("asked for %q at %s, the API server sent it at %s", key.Name, q.Exact, id.ResourceVersion)
 		}
 		found = true
-		item(id.Ident, raw)
+		item(id, raw)
 		return nil
 	})
 	if err == nil && !found && meta.Continue != "" {

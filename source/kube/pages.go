@@ -37,7 +37,7 @@ func (c *Client) ReadFirst(
 		}
 		items = append(items, append([]byte(nil), raw...))
 		// Nothing is announced before it is known that this can be read.
-		_, err := source.ParseIdentity(raw, s.Namespaced)
+		_, err := source.ParseIdent(raw, s.Namespaced)
 		return err
 	})
 	return meta, items, err

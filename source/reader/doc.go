@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reader reads a stream with a client-go informer, whose cache holds identities, never bodies.
+// Package reader reads a stream with a client-go informer, whose cache holds nothing of what exists.
 //
 // A watch that ends, fails or is refused is resumed where it stopped. Only when the API server can no longer show what
 // came then (410 Gone) does a stream list again, and it says so (see [source.Progress]). It lists at the oldest version
@@ -20,8 +20,8 @@
 //     Feed.Deliver must never block.
 //   - Expired is the only error that the reflector sees. Any other error would make it list, and a list folds
 //     history.
-//   - Stubs and changes share the informer's cache. An object whose change is nil came from a list. The handler
-//     ignores it, and everything that the informer concludes from it.
+//   - Objects take turns in a few places of the informer's cache, whatever their names. So its old states, and what it
+//     concludes from a list, mean nothing. The handler goes by the change that an object has with it, and takes it once.
 //   - The first page of a list has one object. Custom resource lists put their metadata behind their items, and the
 //     version must be known before anything is published.
 //   - A stream that shall end is asked to: closing End has everything delivered first. A context that ends leaves

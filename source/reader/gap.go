@@ -123,9 +123,9 @@ func (w *wire) differences(
 		c.published[c.key(id)] = c.state(id)
 	}
 	take := func(raw []byte) error {
-		id, err := source.ParseIdentity(raw, w.stream.Namespaced)
+		id, err := source.ParseIdent(raw, w.stream.Namespaced)
 		if err == nil {
-			c.item(id.Ident)
+			c.item(id)
 		}
 		return err
 	}

@@ -10,35 +10,34 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
 )
 
-// list streams every object to the feed and returns stubs of them. The error is ctx's, a [source.RewoundError], or one
-// of expiry, after which a new list may succeed.
-func (w *wire) list(ctx context.Context) (*stubs, error) {
+// list streams every object to the feed and returns the list's version. The error is ctx's, a [source.RewoundError], or
+// one of expiry, after which a new list may succeed.
+func (w *wire) list(ctx context.Context) (version string, err error) {
 	w.observer.State(source.Listing, nil)
 	w.unreserve() // a watch goes on from the list's version
 	// The first page tells the version before anything is published.
 	meta, first, err := w.begin(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	version := meta.ResourceVersion
+	version = meta.ResourceVersion
 	if err := w.startList(ctx, version); err != nil {
-		return nil, err
+		return "", err
 	}
-	out, n := &stubs{}, 0
-	take := func(raw []byte) error { n++; return w.item(ctx, out, raw) }
+	n := 0
+	take := func(raw []byte) error { n++; return w.item(ctx, raw) }
 	for _, raw := range first {
 		if err := take(raw); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	for meta.Continue != "" {
 		if meta, err = w.page(ctx, kube.PageQuery{Limit: kube.PageSize, Token: meta.Continue}, kube.Expired,
 			take); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
-	out.ResourceVersion = version
-	return out, w.note(ctx, source.Progress{
+	return version, w.note(ctx, source.Progress{
 		Kind: source.Listed, Version: version, Objects: n,
 		Seen: time.Now(),
 	})
@@ -57,9 +56,9 @@ func (w *wire) startList(ctx context.Context, version string) error {
 	return err
 }
 
-// item passes one object of a list to the feed, and keeps its identity for the cache.
-func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
-	id, err := source.ParseIdentity(raw, w.stream.Namespaced)
+// item passes one object of a list to the feed.
+func (w *wire) item(ctx context.Context, raw []byte) error {
+	id, err := source.ParseIdent(raw, w.stream.Namespaced)
 	if err != nil {
 		return err
 	}
@@ -73,12 +72,9 @@ func (w *wire) item(ctx context.Context, out *stubs, raw []byte) error {
 		reason = source.ReasonRelist
 	}
 	w.feed.Deliver(source.Change{
-		Op: source.Added, Ident: id.Ident, Body: source.NewListBody(raw, w.stream.Resource), Reason: reason, Seen: time.Now(),
+		Op: source.Added, Ident: id, Body: source.NewListBody(raw, w.stream.Resource), Reason: reason, Seen: time.Now(),
 		Ticket: ticket, Size: size,
 		Listed: true,
 	})
-	if !w.uncached {
-		out.Items = append(out.Items, &object{Identity: id})
-	}
 	return nil
 }

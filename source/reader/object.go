@@ -3,6 +3,8 @@
 package reader
 
 import (
+	"strconv"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,18 +13,21 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
-// object is what stands for an object of the cluster in the informer's cache: its identity, without a body. One that a
-// watch made has its change with it until the handler takes that; what is left, and what a list made from the start, is
-// called a stub.
+// cached is how many objects the informer's cache holds at most. Below 100, [strconv.Itoa] allocates nothing. A single
+// one would do, but the informer takes over at a time only what has different keys.
+const cached = 100
+
+// object is a change on its way through the informer. It has the key of one of a few places in the informer's cache,
+// where it takes the place of an earlier one, so that the cache does not grow with what exists. What is left when the
+// handler has taken the change stays there as an empty shell.
 type object struct {
 	unread
 	unset
-	source.Identity
-	change *source.Change
+	place, version string
+	change         *source.Change
 }
 
-// take returns the change, nil from a stub, and makes o a stub, so that the cache keeps no body. Only the handler calls
-// it, which is one goroutine.
+// take returns the change, nil if it was taken before. Only the handler calls it, which is one goroutine.
 func (o *object) take() *source.Change {
 	c := o.change
 	o.change = nil
@@ -30,29 +35,33 @@ func (o *object) take() *source.Change {
 }
 
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-func (o *object) DeepCopyObject() runtime.Object   { return &object{Identity: o.Identity} }
+func (o *object) DeepCopyObject() runtime.Object   { return &object{place: o.place, version: o.version} }
 func (o *object) GetObjectMeta() metav1.Object     { return o }
-func (o *object) GetNamespace() string             { return o.Namespace }
-func (o *object) GetName() string                  { return o.Name }
-func (o *object) GetUID() types.UID                { return types.UID(o.UID) }
-func (o *object) GetResourceVersion() string       { return o.ResourceVersion }
+func (o *object) GetName() string                  { return o.place }
+func (o *object) GetResourceVersion() string       { return o.version }
 
-// stubs is the list that the reflector is given: what is known already, without bodies.
-type stubs struct {
+// places gives objects their places in turn.
+type places int
+
+func (p *places) next() string {
+	*p = (*p + 1) % cached
+	return strconv.Itoa(int(*p))
+}
+
+// list is what the reflector is given as a list: its version alone. What is listed goes past the informer.
+type list struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 	Items []runtime.Object
 }
 
-func (s *stubs) DeepCopyObject() runtime.Object {
-	c := *s
-	c.Items = append([]runtime.Object(nil), s.Items...)
-	return &c
-}
+func (l *list) DeepCopyObject() runtime.Object { c := *l; return &c }
 
 // unread has the getters of metav1.Object that nothing here calls.
 type unread struct{}
 
+func (unread) GetNamespace() string                          { return "" }
+func (unread) GetUID() types.UID                             { return "" }
 func (unread) GetGenerateName() string                       { return "" }
 func (unread) GetGeneration() int64                          { return 0 }
 func (unread) GetSelfLink() string                           { return "" }

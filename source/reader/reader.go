@@ -22,9 +22,6 @@ type Reader struct {
 	Observer source.Observer
 	// Watches are those that the reader shares with others; nil: its watch is its own.
 	Watches *sharing.Watches
-	// Uncached: nothing is kept of what was read. An informer keeps the identity of each object, and more while it takes
-	// over a list: 300 bytes, and 700 for a while.
-	Uncached bool
 	// Recovery bounds what is read back where a watch cannot go on; the zero Recovery turns that off.
 	Recovery Recovery
 	// Reached, if not nil, returns the newest version of what was published, which may be ahead of the position that
@@ -69,10 +66,6 @@ func (r *Reader) Run(ctx context.Context) error {
 		w.membership = r.Watches.Enter(r.Stream, r.Observer)
 		defer w.membership.Leave()
 	}
-	if r.Uncached {
-		w.reflect(ctx, r.Stream)
-		return w.finish()
-	}
 	informer := cache.NewSharedIndexInformerWithOptions(w, &object{}, cache.SharedIndexInformerOptions{
 		ObjectDescription: r.Stream.Name(),
 	})
@@ -95,13 +88,13 @@ func (r *Reader) wire(cancel context.CancelFunc) *wire {
 		requests: requests, ending: ending,
 		checker:   checker{requests: requests, ending: ending, history: r.History, reached: r.Reached},
 		connector: connector{requests: requests},
-		feed:      r.Feed, uncached: r.Uncached, recovery: r.Recovery, again: r.Again, owed: r.Owed,
+		feed:      r.Feed, recovery: r.Recovery, again: r.Again, owed: r.Owed,
 		listing: make(chan struct{}, 1),
 	}
 }
 
-// handler passes on what came by a watch. What a list put into the cache has been delivered by the list itself:
-// stubs, and whatever the informer concludes from them, are ignored.
+// handler passes on what came by a watch. What a list had has been delivered by the list itself. What the informer
+// concludes from the list that it was given, which is empty, is ignored.
 type handler struct {
 	feed   source.Feed
 	inside *occupancy

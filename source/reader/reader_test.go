@@ -205,13 +205,13 @@ func TestReader_resumes_where_versions_are_no_numbers(t *testing.T) {
 	})
 }
 
-func TestHandler_takes_a_change_once_and_leaves_a_stub_in_the_cache(t *testing.T) {
+func TestHandler_takes_a_change_once_and_leaves_none_in_the_cache(t *testing.T) {
 	r, inside := &recorder{open: map[source.Ticket]bool{1: true}}, &occupancy{}
 	h := &handler{feed: r, inside: inside}
 	raw := []byte(kubetest.ConfigMap("a", "u-a", "8"))
-	id := must.Get(source.ParseIdentity(raw, true))(t)
-	o := &object{Identity: id, change: &source.Change{
-		Op: source.Updated, Ident: id.Ident, Body: source.NewBody(raw), Reason: source.ReasonWatch, Ticket: 1,
+	id := must.Get(source.ParseIdent(raw, true))(t)
+	o := &object{change: &source.Change{
+		Op: source.Updated, Ident: id, Body: source.NewBody(raw), Reason: source.ReasonWatch, Ticket: 1,
 		Size: source.ChangeSize(len(raw)),
 	}}
 	inside.enter()

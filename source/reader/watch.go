@@ -249,12 +249,15 @@ func (r *resumedWatch) object(ctx context.Context, f *sharing.Frame, op source.O
 		r.progressed()
 	}
 	if op != source.Deleted {
-		r.shown = id.Ident
+		r.shown = id
 	}
 	r.wire.inside.enter()
-	r.send(ctx, watch.Event{Type: kind, Object: &object{Identity: id, change: &source.Change{
-		Op: op, Ident: id.Ident, Body: f.Body(), Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: size,
-	}}})
+	change := &source.Change{
+		Op: op, Ident: id, Body: f.Body(), Reason: source.ReasonWatch, Seen: time.Now(), Ticket: ticket, Size: size,
+	}
+	r.send(ctx, watch.Event{Type: kind, Object: &object{
+		place: r.wire.places.next(), version: id.ResourceVersion, change: change,
+	}})
 	return nil
 }
 

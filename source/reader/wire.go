@@ -26,12 +26,12 @@ type wire struct {
 	checker
 	connector
 	feed     source.Feed
-	uncached bool
 	recovery Recovery
 	again    <-chan source.Why
 	owed     Owed
 
 	inside occupancy
+	places places
 	// listing has room for one: who reads a list. The reflector does not wait for that when its context ends.
 	listing chan struct{}
 	// at is the version up to which the stream was shown; empty until a first list was returned. Gap is why the next
@@ -61,12 +61,12 @@ func (w *wire) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (w
 	return w.resume(ctx, opts.ResourceVersion), nil
 }
 
-// ListWithContext returns what is known at a version, as stubs. It fails only when ctx ends.
+// ListWithContext returns a version from which a watch goes on, and nothing else: the items of a list go past the
+// informer. It fails only when ctx ends.
 func (w *wire) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	w.listing <- struct{}{}
 	defer func() { <-w.listing }()
-	// Changes read before are still on their way through the informer. The items of a list go past it, and must not
-	// overtake.
+	// Changes read before are still on their way through the informer. The items of a list must not overtake them.
 	if err := w.inside.empty(ctx); err != nil {
 		return nil, err
 	}
@@ -77,25 +77,25 @@ func (w *wire) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runti
 		if w.refused == nil && w.ended() { // ctx may not have heard of it, and a list that begins announces itself
 			return nil, w.refuse(ErrEnded)
 		}
-		list, err := w.known(ctx)
+		version, err := w.begins(ctx)
 		if err != nil {
-			err = w.wait(ctx, &retry, err)
+			version, err = "", w.wait(ctx, &retry, err)
 		} else {
-			w.at = list.ResourceVersion
+			w.at = version
 		}
 		switch {
 		case w.refused == nil && w.ended():
 			return nil, w.refuse(ErrEnded) // what is listed is delivered where it is admitted
 		case err != nil:
 			return nil, err
-		case list != nil:
-			return list, nil
+		case version != "":
+			return &list{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
 		}
 	}
 }
 
-// known returns stubs of what the history knows, where a watch can go on from there, else of a list.
-func (w *wire) known(ctx context.Context) (*stubs, error) {
+// begins returns the version of the history, where a watch can go on from there, else that of a list.
+func (w *wire) begins(ctx context.Context) (version string, err error) {
 	if w.at == "" {
 		version, known, ok := w.history.Resume()
 		if ok && w.owed != (Owed{}) {
@@ -106,7 +106,7 @@ func (w *wire) known(ctx context.Context) (*stubs, error) {
 		}
 		if version != "" {
 			if err := w.check(ctx, version, nil); err != nil {
-				return nil, err
+				return "", err
 			}
 		}
 	}
@@ -114,30 +114,23 @@ func (w *wire) known(ctx context.Context) (*stubs, error) {
 }
 
 // listOwed lists as if a watch from version had expired.
-func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq2[source.Ident, bool]) (*stubs, error) {
+func (w *wire) listOwed(ctx context.Context, version string, known iter.Seq2[source.Ident, bool]) (string, error) {
 	if err := w.check(ctx, version, known); err != nil {
-		return nil, err
+		return "", err
 	}
 	w.at, w.gap = version, gap{why: w.owed.Why, oldest: source.Later(version, w.owed.Version), asked: w.owed.Announced}
 	w.owed = Owed{}
 	return w.list(ctx)
 }
 
-func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[source.Ident, bool]) (*stubs, error) {
+func (w *wire) resumed(ctx context.Context, version string, known iter.Seq2[source.Ident, bool]) (string, error) {
 	if after, _ := source.Number(version); w.reserved != nil && !w.reserved.Begins(after) {
 		w.unreserve()
 	}
 	if w.reserved == nil {
 		w.reserve(version)
 	}
-	if err := w.check(ctx, version, known); err != nil {
-		return nil, err
-	}
-	list := &stubs{ListMeta: metav1.ListMeta{ResourceVersion: version}}
-	for id := range known {
-		list.Items = append(list.Items, &object{Identity: source.NewIdentity(id)})
-	}
-	return list, nil
+	return version, w.check(ctx, version, known)
 }
 
 // note passes on what is noted in its place. Where that shows another history, the stream ends for good, behind

@@ -13,7 +13,7 @@ import (
 type event struct {
 	kind rawjson.Type
 	// identity is that of an object; of a bookmark it has the version only.
-	identity source.Identity
+	identity source.Ident
 	version  uint64
 	// body has a reference for each queue that the event is in.
 	body *source.Body
@@ -36,7 +36,7 @@ func newEvent(f *Frame, namespaced bool) (e event, err error) {
 	case rawjson.Bookmark:
 		e.identity.ResourceVersion, err = rawjson.Version(f.Object)
 	default:
-		e.identity, err = source.ParseIdentity(f.Object, namespaced)
+		e.identity, err = source.ParseIdent(f.Object, namespaced)
 	}
 	if err != nil {
 		return e, err
@@ -67,11 +67,11 @@ func (f *Frame) Version() (string, error) {
 }
 
 // Identity returns that of an object; namespaced says that it has a namespace. The error says what it lacks.
-func (f *Frame) Identity(namespaced bool) (source.Identity, error) {
+func (f *Frame) Identity(namespaced bool) (source.Ident, error) {
 	if f.shared != nil {
 		return f.shared.identity, nil
 	}
-	return source.ParseIdentity(f.Object, namespaced)
+	return source.ParseIdent(f.Object, namespaced)
 }
 
 // Body returns the object with a reference for the caller: a copy, or the one that others read too.
