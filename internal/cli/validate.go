@@ -48,10 +48,10 @@ func newValidateCommand(s *cmdutil.Streams) *cobra.Command {
 			"FILE:LINE:COLUMN: path: what is wrong; what is valid. Files with secrets need not exist here.\n" +
 			"Short names of custom resources are not known. Only --cluster finds that two names of a pipeline are one such\n" +
 			"resource, which run refuses.\n\n" +
-			"With --cluster it asks the API server whether the resources exist and may be listed and watched, and those of " +
-			"replicas\nwritten, by the user of the kubeconfig, and brokers whether they take the credentials and the " +
-			"stream or the topics have\nsound settings. Nothing is made or changed, so permissions to publish are not tried. " +
-			"The exit code is 1 if only somebody\ncould not be asked.",
+			"With --cluster it asks the API server whether the resources exist, and whether the user of the kubeconfig may " +
+			"list and\nwatch them, and write those of replicas. It asks brokers whether they take the credentials, and " +
+			"whether the stream or\nthe topics have sound settings. Nothing is made or changed, so permissions to publish " +
+			"are not tried. The exit code is 1\nif only somebody could not be asked.",
 		Args: cmdutil.NoArgs("kube-eventbridge validate --config {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !f.cluster && (f.kubeconfig != "" || f.context != "") {
