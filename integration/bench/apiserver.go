@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,9 +21,9 @@ import (
 
 // apiServer speaks as much of the Kubernetes API as a client needs that lists and watches pods.
 //
-// Its history is a formula, so that it costs no memory and no version is ever too old: the objects were created at
-// the versions baseVersion+1 to baseVersion+objects, and the i-th event after that (from 1) is an update, at version
-// baseVersion+objects+i, of object (i-1) modulo objects.
+// Its history is a formula, so that it costs no memory: the objects were created at the versions baseVersion+1 to
+// baseVersion+objects, and the i-th event after that (from 1) is an update, at version baseVersion+objects+i, of object
+// (i-1) modulo objects. A version is too old only when it was told to expire.
 type apiServer struct {
 	objects int
 	pods    *podTemplate
@@ -31,6 +32,7 @@ type apiServer struct {
 
 	mu      sync.Mutex
 	emitted uint64
+	oldest  uint64        // how many events there were at the oldest version that can be read
 	changed chan struct{} // closed when emitted grows
 }
 
@@ -42,20 +44,25 @@ func newAPIServer(objects int, bookmark time.Duration) (*apiServer, error) {
 	return &apiServer{objects: objects, pods: pods, bookmark: bookmark, changed: make(chan struct{})}, nil
 }
 
-// emit adds n watch events; each watch sends them as fast as its client reads.
-func (s *apiServer) emit(n uint64) {
+// emit adds n watch events; each watch sends them as fast as its client reads. If they expire, no watch has them any
+// more.
+func (s *apiServer) emit(n uint64, expire bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.emitted += n
+	if expire {
+		s.oldest = s.emitted
+	}
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// state returns how many events there are, and a channel that is closed when there are more.
-func (s *apiServer) state() (uint64, <-chan struct{}) {
+// state returns how many events there are, after how many of them a watch may begin, and a channel that is closed when
+// there are more.
+func (s *apiServer) state() (emitted, oldest uint64, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.emitted, s.changed
+	return s.emitted, s.oldest, s.changed
 }
 
 // listVersion is the version of a list after that many events.
@@ -83,12 +90,13 @@ func (s *apiServer) handler() http.Handler {
 	}
 	mux.HandleFunc("GET /api/v1/pods", s.servePods)
 	mux.HandleFunc("POST /bench/emit", func(w http.ResponseWriter, r *http.Request) {
-		n, err := strconv.ParseUint(r.URL.Query().Get("n"), 10, 32)
+		q := r.URL.Query()
+		n, err := strconv.ParseUint(q.Get("n"), 10, 32)
 		if err != nil || s.objects == 0 {
 			http.Error(w, "n must be a number, and there must be objects", http.StatusBadRequest)
 			return
 		}
-		s.emit(n)
+		s.emit(n, q.Has("expire"))
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "NotFound", "the load server has no "+r.Method+" "+r.URL.Path)
@@ -107,19 +115,34 @@ func (s *apiServer) servePods(w http.ResponseWriter, r *http.Request) {
 	if watch := q.Get("watch"); watch == "true" || watch == "1" {
 		serve = s.serveWatch
 	}
-	if err := serve(w, r); err != nil {
+	switch err := serve(w, r); {
+	case errors.As(err, new(*expiredError)):
+		refuse(w, http.StatusGone, "Expired", err.Error())
+	case err != nil:
 		refuse(w, http.StatusBadRequest, "BadRequest", err.Error())
 	}
+}
+
+// expiredError says that a version is too old, as API servers do.
+type expiredError struct{ version, oldest uint64 }
+
+func (e *expiredError) Error() string {
+	return fmt.Sprintf("too old resource version: %d (%d)", e.version, e.oldest)
 }
 
 // refuse answers with a Status.
 func refuse(w http.ResponseWriter, code int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]any{
+	_, _ = w.Write(status(code, reason, message))
+}
+
+func status(code int, reason, message string) []byte {
+	text, _ := json.Marshal(map[string]any{
 		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{},
 		"status": "Failure", "message": message, "reason": reason, "code": code,
 	})
+	return text
 }
 
 // documents returns the fixed documents by path.

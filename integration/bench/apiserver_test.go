@@ -77,12 +77,12 @@ func serve(t *testing.T, objects int) (*apiServer, *kubernetes.Clientset, *rest.
 
 func TestServer_lists_in_pages_of_one_version(t *testing.T) {
 	s, client, _ := serve(t, 25)
-	s.emit(3)
+	s.emit(3, false)
 	var versions, names []string
 	options := metav1.ListOptions{Limit: 10}
 	for len(versions) < 5 {
 		page := must.Get(client.CoreV1().Pods("").List(t.Context(), options))(t)
-		s.emit(1) // must not be seen by the pages that follow
+		s.emit(1, false) // must not be seen by the pages that follow
 		versions = append(versions, page.ResourceVersion)
 		for _, p := range page.Items {
 			names = append(names, p.Name+"="+p.ResourceVersion)
@@ -100,13 +100,13 @@ func TestServer_lists_in_pages_of_one_version(t *testing.T) {
 
 func TestServer_watches_from_a_version(t *testing.T) {
 	s, client, _ := serve(t, 3)
-	s.emit(4)
+	s.emit(4, false)
 	w := startWatch(t, client, metav1.ListOptions{
 		ResourceVersion:     fmt.Sprint(s.listVersion(2)),
 		AllowWatchBookmarks: true,
 	})
 	expect(t, w, "MODIFIED checkout-00000002 1000000006", "MODIFIED checkout-00000000 1000000007", "BOOKMARK  1000000007")
-	s.emit(1)
+	s.emit(1, false)
 	for { // bookmarks may come first
 		if got := next(t, w); got == "MODIFIED checkout-00000001 1000000008" {
 			break

@@ -79,6 +79,7 @@ func (b *bench) phases(ctx context.Context) error {
 		{"idle", b.quiet && b.withBridge, b.runsIdle, b.idle},
 		{"a replica", b.replica && b.withBridge, b.runsReplica, b.replicate},
 		{"memory of a replica", b.replicaSize && b.withBridge, b.runsReplicaLog, b.replicaMemory},
+		{"very many objects", b.most && b.withBridge, b.runsMost, b.million},
 		{"a replica that is behind", b.replicaBehind && b.withBridge, b.runsReplicaLog, b.backlog},
 	}
 	for _, p := range phases {

@@ -51,7 +51,7 @@ func (s *apiServer) serveList(w http.ResponseWriter, r *http.Request) error {
 
 // page returns the index with which a list begins, and the number of events it is to show.
 func (s *apiServer) page(q url.Values) (first int, emitted uint64, err error) {
-	emitted, _ = s.state()
+	emitted, _, _ = s.state()
 	if token := q.Get("continue"); token != "" {
 		at, from, _ := strings.Cut(token, ".")
 		var err1, err2 error
@@ -70,20 +70,30 @@ func (s *apiServer) page(q url.Values) (first int, emitted uint64, err error) {
 	return 0, emitted, nil
 }
 
-// eventOf returns how many events there were at a version.
+// eventOf returns how many events there were at a version, which has not expired.
 func (s *apiServer) eventOf(version string) (uint64, error) {
 	v, err := strconv.ParseUint(version, 10, 64)
 	if err != nil || v < s.listVersion(0) {
 		return 0, fmt.Errorf("resourceVersion %q is not one a list had", version)
 	}
-	return v - s.listVersion(0), nil
+	n := v - s.listVersion(0)
+	_, oldest, _ := s.state()
+	return n, s.expired(n, oldest)
+}
+
+// expired returns an error if a watch cannot go on after n events.
+func (s *apiServer) expired(n, oldest uint64) error {
+	if n < oldest {
+		return &expiredError{s.listVersion(n), s.listVersion(oldest)}
+	}
+	return nil
 }
 
 // serveWatch streams events until the client leaves or its timeout is over. An error means that nothing was written.
 func (s *apiServer) serveWatch(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	initial := q.Get("sendInitialEvents") == "true" || q.Get("resourceVersion") == "" || q.Get("resourceVersion") == "0"
-	seen, _ := s.state()
+	seen, _, _ := s.state()
 	if !initial {
 		var err error
 		if seen, err = s.eventOf(q.Get("resourceVersion")); err != nil {
@@ -117,7 +127,11 @@ func (s *apiServer) follow(r *http.Request, out *watchWriter, seen uint64) {
 		silence = tick.C
 	}
 	for out.err == nil {
-		emitted, changed := s.state()
+		emitted, oldest, changed := s.state()
+		if err := s.expired(seen, oldest); err != nil {
+			out.failed(err)
+			return
+		}
 		for ; seen < emitted && out.err == nil; seen++ {
 			out.pod("MODIFIED", int(seen%uint64(s.objects)), s.listVersion(seen+1))
 		}
@@ -158,6 +172,13 @@ func (o *watchWriter) bookmark(version uint64, more string) {
 	o.buf = fmt.Appendf(o.buf,
 		`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null%s},`+
 			`"spec":{"containers":null},"status":{}}}`+"\n", version, more)
+}
+
+// failed says why the watch ends.
+func (o *watchWriter) failed(err error) {
+	o.buf = append(append(append(o.buf, `{"type":"ERROR","object":`...), status(http.StatusGone, "Expired", err.Error())...),
+		"}\n"...)
+	o.flush()
 }
 
 func (o *watchWriter) write() {

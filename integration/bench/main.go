@@ -97,14 +97,15 @@ type settings struct {
 	runsReplica, runsReplicaLog             int
 	replicaObjects, replicaSeconds          int
 	replicaKeys, replicaBacklog             int
-	objects, objectsLarge                   int
+	objects, objectsLarge, objectsMost      int
+	runsMost                                int
 	events, baselineEvents                  int
 	rateSeconds, idleSeconds                int
 	only, subjects                          string
 	json, bridge                            string
 	list, large, watch, rest, rate, kafka   bool
 	lost, quiet, replica, replicaSize       bool
-	replicaBehind                           bool
+	replicaBehind, most                     bool
 	withBridge, withPublisher, withBaseline bool
 }
 
@@ -118,6 +119,7 @@ func parse(args []string) (*settings, error) {
 	f.IntVar(&s.runsKafka, "runs-kafka", 5, "number of runs of f")
 	f.IntVar(&s.runsLost, "runs-lost", 5, "number of runs of g")
 	f.IntVar(&s.runsIdle, "runs-idle", 3, "number of runs of h")
+	f.IntVar(&s.runsMost, "runs-most", 1, "number of runs of l")
 	f.IntVar(&s.runsReplica, "runs-replica", 3, "number of runs of i")
 	f.IntVar(&s.runsReplicaLog, "runs-replica-log", 1, "number of runs of j and k")
 	f.IntVar(&s.replicaObjects, "replica-objects", 5_000, "ConfigMaps in i; there are a fifth as many Deployments")
@@ -128,16 +130,17 @@ func parse(args []string) (*settings, error) {
 	f.IntVar(&s.objects, "objects", 20_000,
 		"objects listed in a and f, and replicated in j; there are five times as many in g")
 	f.IntVar(&s.objectsLarge, "objects-large", 200_000, "objects listed in b")
-	f.IntVar(&s.events, "events", 100_000, "watch events in c and f")
+	f.IntVar(&s.objectsMost, "objects-most", 1_000_000, "objects in l")
+	f.IntVar(&s.events, "events", 100_000, "watch events in c, f and l")
 	f.IntVar(&s.baselineEvents, "baseline-events", 10_000, "watch events of the baseline in c")
 	f.IntVar(&s.rateSeconds, "rate-seconds", 60, "seconds of load in e")
-	f.IntVar(&s.idleSeconds, "idle-seconds", 150, "seconds without load in h")
-	f.StringVar(&s.only, "only", "a,b,c,d,e,f,g,h,i,j,k",
+	f.IntVar(&s.idleSeconds, "idle-seconds", 150, "seconds without load in h, and at rest in l")
+	f.StringVar(&s.only, "only", "a,b,c,d,e,f,g,h,i,j,k,l",
 		"what to measure: a list, b large list, c watch, d memory at rest, e latency on a real API server, f watch into "+
 			"Kafka, g a lost checkpoint, h an idle bridge with 20 streams, i a replica beside a bare client that applies "+
-			"the same objects, j memory of a replica, k a replica that is far behind")
+			"the same objects, j memory of a replica, k a replica that is far behind, l a million objects")
 	f.StringVar(&s.subjects, "subjects", "bridge,publisher,baseline",
-		"what is measured in a, c and f; b, d, e, g, h, j and k are of the bridge alone, f knows no baseline")
+		"what is measured in a, c and f; b, d, e, g, h, j, k and l are of the bridge alone, f knows no baseline")
 	f.StringVar(&s.json, "json", "", "write every single value to this `file`")
 	f.StringVar(&s.bridge, "bridge", "", "measure this `program` instead of building the bridge")
 	if err := f.Parse(args); err != nil {
@@ -150,13 +153,14 @@ func parse(args []string) (*settings, error) {
 		return nil, &usageError{fmt.Sprintf("unexpected argument %q", f.Arg(0))}
 	}
 	if s.objects < 1 || s.objectsLarge < 1 || s.events < 1 || s.baselineEvents < 1 || s.rateSeconds < 1 ||
-		s.idleSeconds < 1 || s.replicaObjects < 5 || s.replicaSeconds < 1 || s.replicaBacklog < 100 {
+		s.idleSeconds < 1 || s.replicaObjects < 5 || s.replicaSeconds < 1 || s.replicaBacklog < 100 || s.objectsMost < 100 {
 		return nil, &usageError{"numbers of objects, events and seconds must be at least 1"}
 	}
 	err := errors.Join(
 		choose("-only", s.only, map[string]*bool{
 			"a": &s.list, "b": &s.large, "c": &s.watch, "d": &s.rest, "e": &s.rate,
 			"f": &s.kafka, "g": &s.lost, "h": &s.quiet, "i": &s.replica, "j": &s.replicaSize, "k": &s.replicaBehind,
+			"l": &s.most,
 		}),
 		choose("-subjects", s.subjects, map[string]*bool{
 			"bridge": &s.withBridge, "publisher": &s.withPublisher,

@@ -39,9 +39,9 @@ func listRow(objects int, metric, unit string) row {
 	return row{thousands(objects) + " objects listed and published", metric, unit}
 }
 
-func (b *bench) watchRow(metric, unit string) row {
-	return row{thousands(b.events) + " watch events", metric, unit}
-}
+func (b *bench) watchPhase() string { return thousands(b.events) + " watch events" }
+
+func (b *bench) watchRow(metric, unit string) row { return row{b.watchPhase(), metric, unit} }
 
 // value is one measured figure.
 type value struct {

@@ -78,6 +78,12 @@ func (r *rig) emit(ctx context.Context, n int) error {
 	return err
 }
 
+// expire makes n changes that no watch shows: those that are open end, and no other one can go on.
+func (r *rig) expire(ctx context.Context, n int) error {
+	_, err := fetch(ctx, http.MethodPost, fmt.Sprintf("%s/bench/emit?n=%d&expire", r.api, n))
+	return err
+}
+
 // fetch returns the body of an answer, whose status has to be 200.
 func fetch(ctx context.Context, method, url string) (body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)

@@ -105,7 +105,7 @@ func (b *bench) measure(ctx context.Context, run int, s *subject, objects, event
 		end.Finally(p.stop)
 		b.measureList(ctx, run, s, r, p, objects, started)
 		if events > 0 {
-			b.measureWatch(ctx, run, s, r, p, objects, events)
+			b.measureWatch(ctx, run, s, r, p, b.watchPhase(), objects, events)
 		}
 		if s.column == colBridge {
 			try.Do(b.remember(ctx, r))
@@ -127,7 +127,9 @@ func (b *bench) measureList(
 	b.add(run, listRow(objects, "peak RSS", "MiB"), s.column, float64(peak)/(1<<20))
 }
 
-func (b *bench) measureWatch(ctx context.Context, run int, s *subject, r *rig, p *process, objects, events int) {
+func (b *bench) measureWatch(
+	ctx context.Context, run int, s *subject, r *rig, p *process, phase string, objects, events int,
+) {
 	before, brokerBefore := try.Get(p.cpu()), try.Get(r.broker.cpu())
 	began := time.Now()
 	try.Do(r.emit(ctx, events))
@@ -135,10 +137,10 @@ func (b *bench) measureWatch(ctx context.Context, run int, s *subject, r *rig, p
 	brokerAfter := try.Get(r.broker.cpu())
 	try.Do(settle(ctx, p))
 	after, peak := try.Get(p.cpu()), try.Get(p.peak())
-	b.add(run, b.watchRow("events per second", "/s"), s.column, float64(events)/last.Sub(began).Seconds())
-	b.add(run, b.watchRow("CPU per event", "µs"), s.column, perUnit(after-before, events))
-	b.add(run, b.watchRow("CPU of the broker per event", "µs"), s.column, perUnit(brokerAfter-brokerBefore, events))
-	b.add(run, b.watchRow("peak RSS", "MiB"), s.column, float64(peak)/(1<<20))
+	b.add(run, row{phase, "events per second", "/s"}, s.column, float64(events)/last.Sub(began).Seconds())
+	b.add(run, row{phase, "CPU per event", "µs"}, s.column, perUnit(after-before, events))
+	b.add(run, row{phase, "CPU of the broker per event", "µs"}, s.column, perUnit(brokerAfter-brokerBefore, events))
+	b.add(run, row{phase, "peak RSS", "MiB"}, s.column, float64(peak)/(1<<20))
 	try.Do(r.exactly(ctx, objects+events+s.markers, p))
 }
 
