@@ -137,7 +137,7 @@ func golang(pkg string) func(*testing.T, *world) []string {
 // buildClients builds those that are written in Go.
 func (r *world) buildClients() {
 	r.t.Helper()
-	build := exec.CommandContext(r.t.Context(), "go", "build", "-o", r.dir+"/", "./go/kafka", "./go/nats")
+	build := exec.CommandContext(r.t.Context(), "go", "build", "-trimpath", "-o", r.dir+"/", "./go/kafka", "./go/nats")
 	out, err := build.CombinedOutput()
 	require.NoError(r.t, err, "build the clients: %v\n%s", err, out)
 }

@@ -57,12 +57,12 @@ func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
 	t.Run("on", func(t *testing.T) {
 		t.Run("NATS", func(t *testing.T) {
 			t.Parallel()
-			results[0] = breakThings(t, Options{Seed: seed, Faults: 24, PerRound: 8, Parallel: 2})
+			results[0] = breakThings(t, Options{Seed: seed, Faults: 12, PerRound: 6, Parallel: 2})
 		})
 		t.Run("Kafka", func(t *testing.T) {
 			t.Parallel()
 			kafkabroker.InstallForTest(t)
-			results[1] = breakThings(t, Options{Seed: seed, Faults: 10, PerRound: 10, Broker: world.Kafka})
+			results[1] = breakThings(t, Options{Seed: seed, Faults: 6, PerRound: 6, Broker: world.Kafka})
 		})
 	})
 	if mended := Summarize(slices.Concat(results[:]...)).Mended(KnownViolations()); ci && len(mended) > 0 {
