@@ -36,7 +36,9 @@ func ParseIdent(raw []byte, namespaced bool) (Ident, error) {
 	b = append(b, m.UID...)
 	versionAt := len(b)
 	s := string(append(b, m.Version...))
-	return Ident{Namespace: s[:nameAt], Name: s[nameAt:uidAt], UID: s[uidAt:versionAt], ResourceVersion: s[versionAt:]}, nil
+	return Ident{
+		Namespace: s[:nameAt], Name: s[nameAt:uidAt], UID: s[uidAt:versionAt], ResourceVersion: s[versionAt:],
+	}, nil
 }
 
 // Number returns a version as a number. Not all are, and only API servers that keep objects in etcd count revisions.

@@ -56,8 +56,8 @@ func (b *bench) measureStart(ctx context.Context, run int, r *rig, p **process, 
 	try.Do(settle(ctx, *p))
 }
 
-// measureAgain has a hundredth of the objects change while the watch expires, and adds what the list takes then, also as
-// a part of what the first one took.
+// measureAgain has a hundredth of the objects change while the watch expires, and adds what the list takes then, also
+// as a part of what the first one took.
 func (b *bench) measureAgain(ctx context.Context, run int, r *rig, p *process, phase string, first time.Duration) {
 	before, _, err := r.stored(ctx)
 	try.Do(err)

@@ -21,7 +21,8 @@
 //   - Expired is the only error that the reflector sees. Any other error would make it list, and a list folds
 //     history.
 //   - Objects take turns in a few places of the informer's cache, whatever their names. So its old states, and what it
-//     concludes from a list, mean nothing. The handler goes by the change that an object has with it, and takes it once.
+//     concludes from a list, mean nothing. The handler goes by the change that an object has with it, and takes it
+//     once.
 //   - The first page of a list has one object. Custom resource lists put their metadata behind their items, and the
 //     version must be known before anything is published.
 //   - A stream that shall end is asked to: closing End has everything delivered first. A context that ends leaves

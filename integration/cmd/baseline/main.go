@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command baseline is what the bridge is compared with, see package baseline, and what replicate is, see package
-// applyloop. It is used as "baseline run --config FILE" and "baseline replicate --config FILE", with the files of those.
-// The second one needs the program that the variable KUBECTL names, or kubectl.
+// applyloop. It is used as "baseline run --config FILE" and "baseline replicate --config FILE", with the files of
+// those. The second one needs the program that the variable KUBECTL names, or kubectl.
 package main
 
 import (

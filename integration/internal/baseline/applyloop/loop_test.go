@@ -78,10 +78,11 @@ replicas:
 		told = read(t, string(text))
 		return len(told) == 3, string(text)
 	})
-	res := must.Get(http.Get("http://" + listen + remote.Path))(t) //nolint:noctx // it is answered at once
+	res, err := http.Get("http://" + listen + remote.Path) //nolint:noctx // it is answered at once
+	require.NoError(t, err)
+	defer res.Body.Close()
 	var answer remote.Answer
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&answer))
-	require.NoError(t, res.Body.Close())
 	assert.True(t, len(answer.Replicas) == 1 && answer.Replicas[0].Running && answer.Replicas[0].CaughtUp)
 	stop()
 	require.NoError(t, <-ended)
