@@ -191,9 +191,14 @@ func (s *reading) parse(data []byte) error {
 	return err
 }
 
+// IsOfCluster reports whether a source attribute names something of the cluster: a resource, or a writer.
+func IsOfCluster(src, cluster string) bool { return strings.HasPrefix(src, clusterPath(cluster)) }
+
+func clusterPath(cluster string) string { return "/clusters/" + cluster + "/" }
+
 // ResourceOf returns group, version and resource of a source attribute; false if it is not one of the cluster.
 func ResourceOf(src, cluster string) (r source.Resource, ok bool) {
-	rest, ok := strings.CutPrefix(src, "/clusters/"+cluster+"/")
+	rest, ok := strings.CutPrefix(src, clusterPath(cluster))
 	if !ok {
 		return r, false
 	}

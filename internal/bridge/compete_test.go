@@ -26,7 +26,7 @@ func eventBy(pipeline string, r source.Resource, change func(*encode.Config)) *s
 	}
 	m := &sink.Message{}
 	encode.New(source.Stream{Resource: r}, cfg).Rejected(m, &source.Change{
-		Op: source.Added, Reason: source.ReasonWatch, Epoch: 5, Version: 7,
+		Op: source.Added, Reason: source.ReasonWatch, Epoch: 9_000_000_000, Version: 7, // later than any that is given
 		Ident: source.Ident{Namespace: "default", Name: "a", UID: "u1", ResourceVersion: "7"},
 	}, errors.New("too large"), 1)
 	return m
@@ -87,6 +87,22 @@ func TestRun_refuses_a_log_that_has_its_keys_from_another_pipeline(t *testing.T)
 			assert.Len(t, log.lines(), had, "something was published")
 		})
 	}
+}
+
+// Clusters may share a log, and have pipelines of one name. Their epochs, resyncs and terms are not this one's.
+func TestRun_does_not_take_events_of_another_cluster_for_its_own(t *testing.T) {
+	api, log, store := newAPIServer(t, 10), newReadableLog(), &memoryStore{}
+	named := func(cfg *Config) { cfg.Identity = checkpoint.Identity{Cluster: "test", Pipeline: "test"} }
+	b := runBridge(t, api, log, store, named)
+	must.Happen(t, "the first list", func() bool { return len(log.lines()) >= 2 })
+	require.NoError(t, b.stop())
+	must.Get(log.append(eventBy("test", configMaps, func(c *encode.Config) { c.Cluster = "west" })))(t)
+	before := len(log.lines())
+	b = runBridge(t, api, log, store, named)
+	<-b.session(t).met
+	must.Happen(t, "it to watch", func() bool { return b.only(t).Status.Watching() })
+	require.NoError(t, b.stop())
+	assert.Len(t, log.lines(), before, "it takes its checkpoint for lost")
 }
 
 // It may have taken a resource over from a pipeline that is not there any more.

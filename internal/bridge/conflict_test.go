@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testlog"
 	"github.com/kube-eventbridge/kube-eventbridge/sink"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -48,6 +50,23 @@ func TestConflict_an_event_waits_with_pauses_while_the_broker_remembers_its_id(t
 		r.settle()
 		assert.Len(t, log.lines(), 3, "events are in the log")
 		assert.Equal(t, log.log[0].ID, log.log[2].ID, "the last event")
+		_ = r.stop()
+	})
+}
+
+// A subject without {cluster} is that of two objects.
+func TestConflict_with_an_event_of_another_cluster_leaves_no_change_out(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newFakeLog()
+		r, s := startStream(t, log, &memoryStore{})
+		send(t, s, source.Added, "a", "u1", "5", source.ReasonWatch)
+		r.settle()
+		m := eventBy("test", configMaps, func(c *encode.Config) { c.Cluster = "west" }) // it is a later state
+		m.Subject = log.at[0]
+		must.Get(log.append(m))(t)
+		send(t, s, source.Updated, "a", "u1", "6", source.ReasonWatch)
+		r.settle()
+		assert.Len(t, log.lines(), 3, "the change is taken for one that the log has")
 		_ = r.stop()
 	})
 }

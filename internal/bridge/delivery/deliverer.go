@@ -34,10 +34,10 @@ const (
 
 // Config says what a delivery consists of.
 type Config struct {
-	Pipeline string
-	Sink     sink.Sink
-	Log      *slog.Logger
-	Metrics  health.Pipeline
+	Cluster, Pipeline string
+	Sink              sink.Sink
+	Log               *slog.Logger
+	Metrics           health.Pipeline
 	// Oversize says what becomes of an event that is too large for the broker.
 	Oversize Oversize
 	// StopOnReject ends the delivery where the broker refuses an event for good.
@@ -337,7 +337,8 @@ func (p *Deliverer) conflicted(o *Object, conflict *sink.ConflictError) {
 	}
 	if last != nil && a.Marker == nil {
 		state, err := encode.StateOf(last)
-		own := err == nil && state.Pipeline == p.Pipeline // another one's says nothing of this pipeline's objects
+		// Another pipeline's, or another cluster's, says nothing of this pipeline's objects.
+		own := err == nil && state.Pipeline == p.Pipeline && encode.IsOfCluster(state.Source, p.Cluster)
 		if own && p.Leased && state.WriterTerm > *p.Term {
 			p.Fail(&overtakenError{object: o.Key, term: state.WriterTerm, own: *p.Term})
 			p.again(o, refused.FirstDelay)

@@ -243,6 +243,8 @@ func (r *recovery) learnMessage(m *sink.Stored, late bool) error {
 		return err
 	case err != nil:
 		return nil
+	case !encode.IsOfCluster(st.Source, r.Identity.Cluster):
+		return nil // clusters may share a log, and have pipelines of one name
 	case st.Pipeline != r.Pipeline:
 		return r.compete(m, &st)
 	}
