@@ -6,13 +6,17 @@ package replicate
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
@@ -162,8 +166,14 @@ func overwrites(c *clusters, ns string) {
 		[]byte(`{"data":{"more":"x"}}`), metav1.PatchOptions{})
 	require.NoError(c.t, err)
 	create(c.t, c.from, ns, "b=1")
+	states := must.Get(c.to.CoreV1().ConfigMaps(ns).Watch(c.t.Context(), metav1.SingleObject(metav1.ObjectMeta{
+		Name: "a", ResourceVersion: "0",
+	})))(c.t)
+	defer states.Stop()
 	r, _ := c.configMaps(ns, func(cfg *replica.Config) { cfg.Existing = plan.Overwrite })
 	awaitValues(c.t, c.to, ns, "a=1 b=1")
+	// A process that dies between the two writes leaves an object of others. Its successor begins again.
+	assert.Equal(c.t, []string{"theirs ", "1 ", "1 " + r.Name()}, statesUntilLabelled(c.t, states))
 	assert.NotContains(c.t, must.Get(c.to.CoreV1().ConfigMaps(ns).Get(c.t.Context(), "a", metav1.GetOptions{}))(c.t).Data,
 		"more")
 	create(c.t, c.from, ns, "a=2", "b=2")
@@ -173,6 +183,23 @@ func overwrites(c *clusters, ns string) {
 	require.NoError(c.t, err)
 	awaitValues(c.t, c.to, ns, "a=2 b=")
 	settled(c.t, r)
+}
+
+// statesUntilLabelled returns value and label of a ConfigMap, as a watch shows them one after the other.
+func statesUntilLabelled(t *testing.T, w watch.Interface) (all []string) {
+	t.Helper()
+	for ctx, label := must.Within(t, time.Minute), ""; label == ""; {
+		select {
+		case e := <-w.ResultChan():
+			o, is := e.Object.(*corev1.ConfigMap)
+			require.True(t, is, "%+v", e)
+			label = o.Labels[clean.Label]
+			all = append(all, o.Data["value"]+" "+label)
+		case <-ctx.Done():
+			t.Fatal("the watch has shown only: ", all)
+		}
+	}
+	return slices.Compact(all)
 }
 
 func namespaceMissing(c *clusters, ns string) {
