@@ -32,8 +32,8 @@ func newReplicateCommand(s *cmdutil.Streams) *cobra.Command {
 		Long: "Read the logs that the file's replicas name, and keep the objects that they select in the cluster of the " +
 			"file as in the cluster\nthat the log is of.\n\n" +
 			"With --dry-run print what would be created, changed and deleted, write nothing, and end with 1 if there is " +
-			"anything. A changed file takes a restart: the log, " +
-			"/readyz, metrics and\nreplicate status say so.\n\nThe first SIGINT or SIGTERM stops reading and waits for " +
+			"anything.\nIt also ends with 1 if the log or the cluster cannot be read, or tells nothing for half a minute.\n\n" +
+			"A changed file takes a restart: the log, /readyz, metrics and replicate status say so.\n\nThe first SIGINT or SIGTERM stops reading and waits for " +
 			"what is under way; the second ends the process at once.",
 		Example: "  kube-eventbridge replicate --config replica.yaml\n" +
 			"  kube-eventbridge replicate --config replica.yaml --dry-run\n" +

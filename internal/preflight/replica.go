@@ -14,7 +14,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
@@ -156,7 +156,7 @@ func (s *seenLog) take(m event.Message) bool {
 	if why := s.patched(e); why != "" {
 		s.patches[e.Resource] = why
 	}
-	if lack := replica.Lacks(e); lack != "" {
+	if lack := selection.Lacks(e); lack != "" {
 		s.reduced[e.Resource] = lack
 	} else if e.Op != event.Deleted {
 		s.whole[e.Resource]++

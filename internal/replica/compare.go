@@ -4,12 +4,14 @@ package replica
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
@@ -30,7 +32,8 @@ type Difference struct {
 }
 
 // Compare tells what the replica would write, and writes nothing. It waits until the log was read and the target's
-// objects are listed, or ctx ends. Tell is called once for each object that differs.
+// objects are listed, or ctx ends. It fails if neither of the two tells anything for half a minute. Tell is called once
+// for each object that differs.
 func (p *Replica) Compare(ctx context.Context, tell func(Difference) error) error {
 	for {
 		err := p.compareOnce(ctx, tell)
@@ -57,12 +60,14 @@ func (p *Replica) compareOnce(ctx context.Context, tell func(Difference) error) 
 	r.perObject, r.compares = p.cfg.HasOwnSubject != nil && !p.shared, true
 	group, within := errgroup.WithContext(ctx)
 	reading, stop := context.WithCancel(within)
+	unknown, known := context.WithCancel(reading)
 	group.Go(func() error { return r.targets.catalog.Run(reading) })
 	group.Go(func() error { return r.read(reading) })
 	group.Go(func() error { return r.ends(reading) })
+	group.Go(func() error { return comparing{r}.stalls(unknown) })
 	group.Go(func() error {
 		defer stop()
-		return r.compare(reading, tell)
+		return comparing{r}.compare(reading, known, tell)
 	})
 	err = group.Wait()
 	r.pruning.Wait()
@@ -74,8 +79,37 @@ func (p *Replica) compareOnce(ctx context.Context, tell func(Difference) error) 
 // lookEvery is how often it is looked whether all that is to be compared is known.
 const lookEvery = 50 * time.Millisecond
 
-// compare waits until both sides are known, and tells how they differ. It is nil if ctx ended because reading failed.
-func (r *run) compare(ctx context.Context, tell func(Difference) error) error {
+// comparing compares, and writes nothing.
+type comparing struct{ *run }
+
+// longestSilence is for how long neither the log nor the target may tell anything before a comparison fails.
+const longestSilence = 30 * time.Second
+
+// stalls returns an error if nothing that a comparison needs comes for too long, and nil when ctx ends.
+func (r comparing) stalls(ctx context.Context) error {
+	if !health.Stalls(ctx, longestSilence, func() [3]uint64 {
+		rows, ours := r.table.Len()
+		return [3]uint64{r.messages.Load(), uint64(rows), uint64(ours)} //nolint:gosec // they are not negative
+	}) {
+		return nil
+	}
+	select {
+	case <-r.begun:
+	default:
+		return fmt.Errorf("replica %s: the log of cluster %s told nothing for %s, and is not read up to its end: does the "+
+			"broker of from answer?", r.cfg.Name, r.cfg.Cluster, longestSilence)
+	}
+	err := fmt.Errorf("replica %s: the target told nothing for %s, and is not listed", r.cfg.Name, longestSilence)
+	for part, failure := range r.health.Now() {
+		err = fmt.Errorf("%w; %s: %w", err, part, failure.Err)
+	}
+	return err
+}
+
+// compare waits until both sides are known, says so, and tells how they differ. It is nil if ctx ended because reading
+// failed.
+func (r comparing) compare(ctx context.Context, known func(), tell func(Difference) error) error {
+	defer known()
 	select {
 	case <-r.begun:
 	case <-ctx.Done():
@@ -87,6 +121,7 @@ func (r *run) compare(ctx context.Context, tell func(Difference) error) error {
 			return nil
 		}
 	}
+	known()
 	for id, row := range r.table.All() {
 		if d := r.difference(ctx, id, row); d != nil {
 			if err := tell(*d); err != nil {
@@ -98,8 +133,8 @@ func (r *run) compare(ctx context.Context, tell func(Difference) error) error {
 }
 
 // difference returns what would be done with an object; nil if it is as it shall be.
-func (r *run) difference(ctx context.Context, id keys.ID, row keys.Row) *Difference {
-	o := &object{run: r, id: id, row: row, res: r.selection.At(row.Resource)}
+func (r comparing) difference(ctx context.Context, id keys.ID, row keys.Row) *Difference {
+	o := &object{run: r.run, id: id, row: row, res: r.selection.At(row.Resource)}
 	at := o.place()
 	d := &Difference{Resource: o.res.GroupResource().String(), Namespace: at.Namespace, Name: at.Name}
 	switch state := r.targets.state(row.Resource); {

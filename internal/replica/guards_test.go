@@ -233,6 +233,7 @@ func TestCompare_does_not_wait_for_what_cannot_be_listed(t *testing.T) {
 	g.targets.fails(g.selection.All()[0], true)
 	g.catchUp(t.Context())
 	var all []Difference
-	require.NoError(t, g.compare(t.Context(), func(d Difference) error { all = append(all, d); return nil }))
+	tell := func(d Difference) error { all = append(all, d); return nil }
+	require.NoError(t, comparing{g.run}.compare(t.Context(), func() {}, tell))
 	assert.Equal(t, []Difference{{Do: "wait", Resource: "configmaps", Namespace: "shop", Name: "a", Why: "not-listed"}}, all)
 }

@@ -4,7 +4,6 @@ package replica
 
 import (
 	"context"
-	"encoding/json"
 	"hash/fnv"
 	"time"
 
@@ -60,7 +59,7 @@ func (r learning) learnObject(res *selection.Resource, e *event.Event) {
 		return
 	}
 	desired := keys.Desired{
-		Claim: claimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")),
+		Claim: selection.ClaimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")),
 		At: e.Time().Truncate(time.Millisecond),
 	}
 	if r.cfg.Ends(desired.Claim) {
@@ -109,42 +108,6 @@ func (r learning) count(before, now keys.Desired) {
 	if is {
 		r.deletes.Went(now.At)
 	}
-}
-
-func claimOf(e *event.Event) keys.Claim {
-	op := e.Op
-	if op == event.Rejected {
-		var refused struct{ Type string }
-		_ = json.Unmarshal(e.Data, &refused) // what cannot be read is no deletion
-		if op = e.OpOf(refused.Type); op != event.Deleted {
-			return keys.Rejected
-		}
-	}
-	switch {
-	case op == event.Deleted && e.Attr("reason") == "deselected":
-		return keys.Deselected
-	case op == event.Deleted:
-		return keys.Gone
-	case e.Attr("redacted") == "true":
-		return keys.Redacted
-	case e.Attr("datasize") != "", e.Attr("payload") == "metadata":
-		return keys.Reduced
-	default:
-		return keys.Whole
-	}
-}
-
-// Lacks returns why an event has not the whole object; empty where it has, or where the object is gone.
-func Lacks(e *event.Event) string {
-	switch claimOf(e) { //nolint:exhaustive // others lack nothing
-	case keys.Redacted:
-		return "values in it are redacted (see encoding of the pipeline)"
-	case keys.Reduced:
-		return "it has metadata only, or the object was too large"
-	case keys.Rejected:
-		return "the broker has refused it"
-	}
-	return ""
 }
 
 // originOf stands for a uid of the source.

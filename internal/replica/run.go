@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -178,6 +179,8 @@ type stage struct {
 	// others.
 	caughtUp bool
 	begun    chan struct{}
+	// messages is how many the log has told.
+	messages atomic.Uint64
 	// compares: nothing is written.
 	compares bool
 }
@@ -300,6 +303,7 @@ func (r *run) read(ctx context.Context) error {
 			if err := context.Cause(ctx); err != nil {
 				return err // of the next log
 			}
+			r.messages.Add(1)
 			return learning{r}.learn(ctx, m)
 		},
 		Counts: func(event.Message) bool { return true },

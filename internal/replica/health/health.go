@@ -4,9 +4,12 @@
 package health
 
 import (
+	"context"
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // Health knows what fails at present. It is safe for concurrent use.
@@ -45,6 +48,20 @@ func (h *Health) Now() map[string]Failure {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.failing)
+}
+
+// Stalls reports whether progress stays the same for as long as after. It returns false when ctx ends.
+func Stalls(ctx context.Context, after time.Duration, progress func() [3]uint64) bool {
+	last, since := progress(), time.Now()
+	for pause.For(ctx, time.Second) == nil {
+		if now := progress(); now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) >= after {
+			return true
+		}
+	}
+	return false
 }
 
 // Counts counts requests to the target by their outcome. It is safe for concurrent use.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package selection says which events of a log concern a replica, by the entries of its file.
+// Package selection says which events of a log concern a replica, by the entries of its file, and what they claim.
 package selection
 
 import (
