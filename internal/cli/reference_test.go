@@ -46,6 +46,9 @@ func documented(cmd *cobra.Command) (all []*cobra.Command) {
 		switch {
 		case sub.Name() == "help" || sub.Hidden:
 		case sub.HasSubCommands() && sub.Name() != "completion": // one page of cobra's is enough for all shells
+			if sub.LocalNonPersistentFlags().HasAvailableFlags() { // it does something itself
+				all = append(all, sub)
+			}
 			all = append(all, documented(sub)...)
 		default:
 			all = append(all, sub)

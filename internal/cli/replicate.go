@@ -33,8 +33,8 @@ func newReplicateCommand(s *cmdutil.Streams) *cobra.Command {
 			"file as in the cluster\nthat the log is of.\n\n" +
 			"With --dry-run print what would be created, changed and deleted, write nothing, and end with 1 if there is " +
 			"anything.\nIt also ends with 1 if the log or the cluster cannot be read, or tells nothing for half a minute.\n\n" +
-			"A changed file takes a restart: the log, /readyz, metrics and replicate status say so.\n\nThe first SIGINT or SIGTERM stops reading and waits for " +
-			"what is under way; the second ends the process at once.",
+			"A changed file takes a restart: the log, /readyz, metrics and replicate status say so.\n\n" +
+			"The first SIGINT or SIGTERM stops reading and waits for what is under way; the second ends the process at once.",
 		Example: "  kube-eventbridge replicate --config replica.yaml\n" +
 			"  kube-eventbridge replicate --config replica.yaml --dry-run\n" +
 			"  kube-eventbridge replicate status\n  kube-eventbridge replicate resume shop",

@@ -49,9 +49,9 @@ func (p *Replica) compareOnce(ctx context.Context, tell func(Difference) error) 
 		return err
 	}
 	defer opened.Close()
-	released, err := p.loadState(ctx)
+	released, err := p.cfg.State.Load(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("replica %s: %w", p.cfg.Name, err)
 	}
 	r, err := newRun(&p.cfg, opened, released)
 	if err != nil {
