@@ -4,17 +4,20 @@ package replica
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 )
 
 // aNamespace tells a state of Namespace shop.
@@ -72,4 +75,40 @@ func TestDelete_of_a_namespace_waits_until_only_what_ends_is_in_it(t *testing.T)
 	g.tell(ended("ours", at(1, 13)))
 	g.reconcile(t.Context(), id)
 	assert.Equal(t, int64(1), deletes.Load(), "all that is left ends with it")
+}
+
+// What others have put into a Namespace would go with it, so that one is not made again for a field that cannot change.
+func TestRecreate_is_for_objects_that_nothing_goes_with(t *testing.T) {
+	for name, c := range map[string]struct {
+		event   replicatest.Event
+		key     keys.Key
+		deletes int64
+	}{
+		"a ConfigMap": {is("a", at(1, 10)), keys.Key{Namespace: "shop", Name: "a"}, 1},
+		"a Namespace": {aNamespace(event.Updated, "u1", 10), keys.Key{Name: "shop"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var deletes atomic.Int64
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodDelete {
+					deletes.Add(1)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"}}`))
+			}))
+			t.Cleanup(api.Close)
+			g := newRig(t, func(cfg *Config) {
+				cfg.Target, cfg.Recreate = &rest.Config{Host: api.URL}, true
+				cfg.Entries = append(cfg.Entries, selection.Entry{Resource: "namespaces", Rules: cfg.Entries[0].Rules})
+			})
+			g.tell(c.event)
+			row, id, found := g.table.Find(c.key)
+			require.True(t, found)
+			row.Actual = keys.Actual{Owner: keys.Ours, UID: "uid-in-the-target", Version: "1"}
+			o := &object{run: g.run, id: id, row: row, res: g.selection.At(row.Resource)}
+			wanted := map[string]any{"metadata": map[string]any{"name": c.key.Name}}
+			o.refused(t.Context(), plan.Change, write.Answer{Outcome: write.Invalid}, wanted)
+			assert.Equal(t, c.deletes, deletes.Load())
+		})
+	}
 }
