@@ -81,7 +81,7 @@ func (w *world) main() *world {
 	return w
 }
 
-// errCopied says that an object of the source is none of its own.
+// errCopied says that an object of the source was replicated into it.
 var errCopied = errors.New("the other direction has made it")
 
 // quietFor is how long nothing may change once both directions have done all.
