@@ -61,8 +61,8 @@ func newSession(of *Pipeline, to sink.Sink) *session {
 		control: control{restart: func() {}, over: make(chan struct{}), turns: make(chan *turn)},
 	}
 	p.delivery = delivery.New(delivery.Config{
-		Cluster: c.Identity.Cluster, Pipeline: c.Name, Sink: to, Log: c.Log, Metrics: c.Metrics.Pipeline(c.Name), Oversize: c.Oversize,
-		StopOnReject: c.StopOnReject, Leased: c.Term != nil, Term: &of.term, Epochs: &of.epochs,
+		Cluster: c.Identity.Cluster, Pipeline: c.Name, Sink: to, Log: c.Log, Metrics: c.Metrics.Pipeline(c.Name),
+		Oversize: c.Oversize, StopOnReject: c.StopOnReject, Leased: c.Term != nil, Term: &of.term, Epochs: &of.epochs,
 		Incidents: &of.incidents, Refused: &p.refusals, Renumber: p.renumber, Fail: p.fail,
 		Restart: func() { p.restart() },
 	})

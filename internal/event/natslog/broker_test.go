@@ -34,6 +34,8 @@ type broker struct {
 	port int
 	dir  string
 	auth string
+	// users are the only ones that there are, if there are any.
+	users []*server.User
 	// login is what clients put before the address.
 	login string
 	// bare is a server without JetStream.
@@ -58,7 +60,7 @@ func (b *broker) start() *broker {
 	b.t.Helper()
 	s := must.Get(server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: b.port, JetStream: !b.bare, StoreDir: b.dir, NoSigs: true, NoLog: true,
-		Authorization: b.auth,
+		Authorization: b.auth, Users: b.users,
 	}))(b.t)
 	s.Start()
 	b.s = s
