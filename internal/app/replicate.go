@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kubemetrics"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
@@ -37,12 +39,14 @@ type replicator struct {
 	replicas []*replica.Replica
 	// candidate is nil where no other process can lead.
 	candidate *election.Candidate
+	// hasPipelines: the process publishes, too.
+	hasPipelines bool
 	// note says what is wrong with the file of the process; empty where nothing is.
 	note func() string
 }
 
 // Replicate keeps the replicas of a configuration in the state that their logs describe, until ctx ends, and then
-// returns nil. It returns an error if it cannot begin, or if a replica must not go on. Of the options, those about
+// returns nil. It returns an error if it cannot begin, or if no replica can go on. Of the options, those about
 // events on the standard output are not used. A file that changes is only looked at: what it has for replicas takes a
 // restart.
 func Replicate(ctx context.Context, o Options) error {
@@ -147,6 +151,7 @@ func (p *replicator) beside(ctx context.Context, registry *prometheus.Registry) 
 	if p == nil {
 		return nil
 	}
+	p.hasPipelines = true
 	registry.MustRegister(remote.Metrics(p.replicas))
 	if err := p.lead(ctx); err != nil {
 		p.log.Error("replication has ended", "err", err)
@@ -167,20 +172,75 @@ func (p *replicator) lead(ctx context.Context) error {
 	})
 }
 
-// replicate runs all replicas until ctx ends. One that has to end ends alone: the others go on.
+// replicate runs all replicas until ctx ends. One that has to end ends alone, and is tried again. It returns an error
+// if all have ended, unless pipelines go on.
 func (p *replicator) replicate(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var group errgroup.Group
-	errs := make([]error, len(p.replicas))
+	ended := endings{errs: make([]error, len(p.replicas))}
 	for i, r := range p.replicas {
 		group.Go(func() error {
-			if errs[i] = r.Run(ctx); errs[i] != nil {
-				p.log.Error("a replica has ended", slog.String("replica", r.Name()), slog.Any("error", errs[i]))
-			}
+			p.keep(ctx, r, func(err error) {
+				if ended.set(i, err); ended.all() != nil && !p.hasPipelines {
+					stop()
+				}
+			})
 			return nil
 		})
 	}
-	_ = group.Wait() // the errors are in errs
-	return errors.Join(errs...)
+	_ = group.Wait() // keep returns no error
+	if p.hasPipelines {
+		return nil
+	}
+	return ended.all()
+}
+
+// keep runs a replica until ctx ends. If it has to end, it is tried again, less and less often, without end: what ended
+// it can be cured while others go on. Note is told why it does not run, and nil when it begins again.
+func (p *replicator) keep(ctx context.Context, r *replica.Replica, note func(error)) {
+	log := p.log.With(slog.String("replica", r.Name()))
+	for n := 1; ; n++ {
+		began := time.Now()
+		err := r.Run(ctx)
+		if err == nil {
+			return
+		}
+		if time.Since(began) > maxRetryDelay {
+			n = 1 // it ran well for a while
+		}
+		delay := pause.Backoff(n, retryDelay, maxRetryDelay)
+		log.Error("a replica has ended", slog.String("again in", delay.String()), slog.Any("err", err))
+		note(err)
+		if pause.For(ctx, delay) != nil {
+			return
+		}
+		log.Info("a replica that had ended begins again")
+		note(nil)
+	}
+}
+
+// endings are why replicas do not run. Its methods may be called concurrently.
+type endings struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+// set sets why a replica does not run; nil if it runs.
+func (e *endings) set(i int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.errs[i] = err
+}
+
+// all returns why all have ended; nil if one runs.
+func (e *endings) all() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if slices.Contains(e.errs, nil) {
+		return nil
+	}
+	return errors.Join(e.errs...)
 }
 
 // listen opens the addresses of the process's servers.
