@@ -97,6 +97,7 @@ func (w *watched) deletesHeld(server string) {
 	}, func() {
 		code, out := w.command("replicate", "resume", "shop", "--server", server)
 		assert.Equal(w.t, 0, code, out)
+		assert.Contains(w.t, out, "replica shop resumed\n")
 		w.follows("d=1 e=1 taken=1")
 		w.Hold(2)
 	}, "KubeEventbridgeReplicaHeld")

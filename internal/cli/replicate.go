@@ -119,7 +119,7 @@ func newReplicateStatusCommand(s *cmdutil.Streams) *cobra.Command {
 		Example: "  kube-eventbridge replicate status\n  kube-eventbridge replicate status -o json",
 		Args:    cmdutil.NoArgs("kube-eventbridge replicate status --server {}"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.askReplicas(cmd.Context(), s, output, remote.Ask)
+			return f.askReplicas(cmd.Context(), s, output, remote.Ask, printReplicas)
 		},
 	}
 	f.add(cmd)
@@ -135,7 +135,7 @@ func newReplicateResumeCommand(s *cmdutil.Streams) *cobra.Command {
 		Short: "Let replicas go on that a guard has stopped",
 		Long: "Let a replica make the deletes that it holds because they are more than its limit, and follow a source " +
 			"whose etcd was restored or\nwhose cluster was rebuilt. What is released stays released when the process is " +
-			"started again. What comes later is guarded as before.\nLook at replicate status first.",
+			"started again. What comes later is guarded as before.\nLook at replicate status first, and again afterwards.",
 		Example: "  kube-eventbridge replicate resume shop",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -148,8 +148,11 @@ func newReplicateResumeCommand(s *cmdutil.Streams) *cobra.Command {
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return f.askReplicas(cmd.Context(), s, output, func(ctx context.Context, server string) (remote.Answer, error) {
+			resume := func(ctx context.Context, server string) (remote.Answer, error) {
 				return remote.Resume(ctx, server, name)
+			}
+			return f.askReplicas(cmd.Context(), s, output, resume, func(w io.Writer, all *remote.Answer) error {
+				return printResumed(w, all, name)
 			})
 		},
 	}
@@ -160,7 +163,7 @@ func newReplicateResumeCommand(s *cmdutil.Streams) *cobra.Command {
 
 func (f *bridgeFlags) askReplicas(
 	ctx context.Context, s *cmdutil.Streams, output string,
-	ask func(context.Context, string) (remote.Answer, error),
+	ask func(context.Context, string) (remote.Answer, error), text func(io.Writer, *remote.Answer) error,
 ) error {
 	server, from, err := f.address(inert.NewWriter(s.Err))
 	if err != nil {
@@ -174,7 +177,20 @@ func (f *bridgeFlags) askReplicas(
 	if err != nil {
 		return unreached("ask for replicas", err, server, from)
 	}
-	return cmdutil.PrintAs(s.Text(), output, all, func(w io.Writer) error { return printReplicas(w, &all) })
+	return cmdutil.PrintAs(s.Text(), output, all, func(w io.Writer) error { return text(w, &all) })
+}
+
+// printResumed names the replicas that go on: the one of a name, or all. How they are is not told: what was held is
+// still being written.
+func printResumed(w io.Writer, all *remote.Answer, name string) error {
+	for i := range all.Replicas {
+		if r := &all.Replicas[i]; name == "" || r.Name == name {
+			if _, err := fmt.Fprintf(w, "replica %s resumed\n", r.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // printReplicas writes how replicas are, for a person.
