@@ -183,9 +183,13 @@ func (c *consumer) again(r *rand.Rand) {
 	}
 }
 
-// cut is what becomes of a consumer of a log that has lost all messages from a place on.
+// cut is what becomes of a consumer of a log that has lost all messages from a place on. One that has read none of them
+// does not notice: what it was told since the marker of a resync counts.
 func (c *consumer) cut(to int) {
-	c.next = min(c.next, to)
+	if c.next <= to {
+		return
+	}
+	c.next = to
 	maps.DeleteFunc(c.open, func(at int, _ sink.Stored) bool { return at >= to })
 	clear(c.told)
 	for key, h := range c.held {
