@@ -41,7 +41,7 @@ var shared = kafkabroker.NewShared(kafkabroker.Config{
 		kafkabroker.Listener{Name: "SHORTTLS", Protocol: kafkabroker.SASLTLS},
 	),
 	Authorizer: true,
-	Users:      map[string]string{"alice": "wonderland", "bob": "builder"},
+	Users:      map[string]string{"alice": "wonderland", "bob": "builder", "carol": "reader"},
 	Properties: map[string]string{
 		"listener.name.mtls12.ssl.enabled.protocols": "TLSv1.2",
 		// A busy machine must not look like a broker that is away.

@@ -87,11 +87,13 @@ func lookAtCode(err error, permission string) string {
 		return "the broker does not offer the SASL mechanism that is configured"
 	case kafkago.IllegalSASLState:
 		return "SASL is configured, and the broker has none on this port"
-	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed, kafkago.TransactionalIDAuthorizationFailed:
+	case kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed, kafkago.GroupAuthorizationFailed,
+		kafkago.TransactionalIDAuthorizationFailed:
 		if permission == "" {
 			permission = map[kafkago.Error]string{
 				kafkago.TopicAuthorizationFailed:           "an operation on the Topic",
 				kafkago.ClusterAuthorizationFailed:         "an operation on the Cluster",
+				kafkago.GroupAuthorizationFailed:           "an operation on the Group",
 				kafkago.TransactionalIDAuthorizationFailed: "operation Write on the TransactionalId",
 			}[code]
 		}

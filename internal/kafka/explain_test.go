@@ -63,6 +63,10 @@ func TestExplain_says_what_to_look_at(t *testing.T) {
 			err:  kafkago.ClusterAuthorizationFailed,
 			want: "the user's ACLs do not allow an operation on the Cluster: error 31",
 		},
+		"group": {
+			err:  kafkago.GroupAuthorizationFailed,
+			want: "the user's ACLs do not allow an operation on the Group: error 30",
+		},
 		"transactional id": {
 			err:  kafkago.TransactionalIDAuthorizationFailed,
 			want: "the user's ACLs do not allow operation Write on the TransactionalId: error 53",

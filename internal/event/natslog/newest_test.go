@@ -179,6 +179,32 @@ func TestRead_begins_with_the_oldest_where_objects_share_subjects(t *testing.T) 
 	b.replica(beginning).expect("a@1 a@2 caught-up")
 }
 
+func TestReplica_reads_a_mirror(t *testing.T) {
+	b := newBroker(t).start().stream()
+	b.marker("_gap")
+	b.publish(event.Added, "a", 1, 1)
+	b.publish(event.Updated, "a", 2, 2)
+	b.use(func(js jetstream.JetStream) error {
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: "MIRROR", Mirror: &jetstream.StreamSource{Name: "KUBERNETES"},
+		})
+		return err
+	})
+	b.use(func(js jetstream.JetStream) error {
+		s, err := js.Stream(t.Context(), "MIRROR")
+		if err == nil && s.CachedInfo().State.Msgs < 3 {
+			err = errors.New("the mirror has not all messages")
+		}
+		return err
+	})
+	r := b.replica(newest, func(c *natslog.Config) { c.Stream = "MIRROR" })
+	r.expect("_gap _gap a@2 caught-up")
+	b.publish(event.Updated, "a", 3, 3)
+	r.expect("_gap _gap a@2 caught-up a@3")
+	assert.NoError(t, must.Err(r.log.At(t.Context(), r.message("a@3").Position)))
+	assert.NoError(t, r.log.Acknowledge(t.Context(), event.Marks{0: r.message("a@3").Position}))
+}
+
 func TestRead_gives_markers_that_come_while_it_begins(t *testing.T) {
 	b := newBroker(t).start().stream()
 	b.publish(event.Added, "a", 1, 1)
