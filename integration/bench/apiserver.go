@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,14 +20,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// apiServer speaks as much of the Kubernetes API as a client needs that lists and watches pods.
+// apiServer speaks as much of the Kubernetes API as a client needs that lists and watches pods or ConfigMaps.
 //
 // Its history is a formula, so that it costs no memory: the objects were created at the versions baseVersion+1 to
 // baseVersion+objects, and the i-th event after that (from 1) is an update, at version baseVersion+objects+i, of object
 // (i-1) modulo objects. A version is too old only when it was told to expire.
 type apiServer struct {
-	objects int
-	pods    *podTemplate
+	objects  int
+	template *template
 	// bookmark is how often a silent watch gets one.
 	bookmark time.Duration
 
@@ -36,12 +37,12 @@ type apiServer struct {
 	changed chan struct{} // closed when emitted grows
 }
 
-func newAPIServer(objects int, bookmark time.Duration) (*apiServer, error) {
-	pods, err := newPodTemplate()
+func newAPIServer(resource string, objects int, bookmark time.Duration) (*apiServer, error) {
+	t, err := newTemplate(resource)
 	if err != nil {
 		return nil, err
 	}
-	return &apiServer{objects: objects, pods: pods, bookmark: bookmark, changed: make(chan struct{})}, nil
+	return &apiServer{objects: objects, template: t, bookmark: bookmark, changed: make(chan struct{})}, nil
 }
 
 // emit adds n watch events; each watch sends them as fast as its client reads. If they expire, no watch has them any
@@ -88,7 +89,7 @@ func (s *apiServer) handler() http.Handler {
 			_, _ = io.WriteString(w, body)
 		})
 	}
-	mux.HandleFunc("GET /api/v1/pods", s.servePods)
+	mux.HandleFunc("GET /api/v1/"+strings.ToLower(s.template.kind)+"s", s.serveObjects)
 	mux.HandleFunc("POST /bench/emit", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		n, err := strconv.ParseUint(q.Get("n"), 10, 32)
@@ -104,8 +105,8 @@ func (s *apiServer) handler() http.Handler {
 	return mux
 }
 
-// servePods serves list and watch of all pods.
-func (s *apiServer) servePods(w http.ResponseWriter, r *http.Request) {
+// serveObjects serves list and watch of all objects.
+func (s *apiServer) serveObjects(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("labelSelector") != "" || q.Get("fieldSelector") != "" {
 		refuse(w, http.StatusBadRequest, "BadRequest", "the load server has no selectors")
@@ -156,7 +157,9 @@ func documents() map[string]string {
 		"/apis":    `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces",` +
 			`"singularName":"namespace","namespaced":false,"kind":"Namespace",` + verbs +
-			`},{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],` + verbs + `}]}`,
+			`},{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","shortNames":["po"],` + verbs +
+			`},{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","shortNames":["cm"],` + verbs +
+			`}]}`,
 		kubeSystemPath: `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system",` +
 			`"uid":"b3a7f7c0-5b0e-4a53-8f55-3f7f3d2c1a90","resourceVersion":"4"},"status":{"phase":"Active"}}`,
 	}
@@ -167,14 +170,15 @@ const kubeSystemPath = "/api/v1/namespaces/kube-system"
 // apiServerRole serves until ctx ends.
 func apiServerRole(ctx context.Context, args []string, _ io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("apiserver", flag.ContinueOnError)
-	objects := flags.Int("objects", 20_000, "number of pods")
+	objects := flags.Int("objects", 20_000, "number of objects")
+	resource := flags.String("resource", pods, "pods or configmaps")
 	listen := flags.String("listen", "127.0.0.1:0", "address")
 	kubeconfig := flags.String("kubeconfig", "", "write a kubeconfig to this `file`")
 	bookmark := flags.Duration("bookmark", time.Minute, "how often a silent watch gets a bookmark")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	s, err := newAPIServer(*objects, *bookmark)
+	s, err := newAPIServer(*resource, *objects, *bookmark)
 	if err != nil {
 		return err
 	}

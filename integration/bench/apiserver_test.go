@@ -24,14 +24,26 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
+func TestConfigMaps_are_valid_and_of_the_promised_size(t *testing.T) {
+	template := must.Get(newTemplate(configMaps))(t)
+	text := template.appendWatched(nil, 1234, baseVersion+77)
+	var m corev1.ConfigMap
+	require.NoError(t, json.Unmarshal(text, &m))
+	assert.Equal(t, identityOf(1234), (objectIdentity{m.Namespace, m.Name, string(m.UID)}))
+	assert.Equal(t, strconv.Itoa(baseVersion+77), m.ResourceVersion)
+	assert.InDelta(t, 1000, len(text), 100, "bytes of a ConfigMap")
+	again := template.appendWatched(nil, 1234, baseVersion+78)
+	assert.NotEqual(t, string(text), string(again), "another version differs")
+}
+
 func TestPods_are_valid_and_of_the_promised_size(t *testing.T) {
-	template := must.Get(newPodTemplate())(t)
-	text := template.appendPod([]byte("before"), watchedPrefix, 1234, baseVersion+77)[len("before"):]
+	template := must.Get(newTemplate(pods))(t)
+	text := template.appendWatched([]byte("before"), 1234, baseVersion+77)[len("before"):]
 	var pod corev1.Pod
 	err := json.Unmarshal(text, &pod)
 	require.NoError(t, err, "%v\n%s", err, text)
 	want := identityOf(1234)
-	assert.Equal(t, want, (podIdentity{pod.Namespace, pod.Name, string(pod.UID)}))
+	assert.Equal(t, want, (objectIdentity{pod.Namespace, pod.Name, string(pod.UID)}))
 	assert.True(t, pod.ResourceVersion == strconv.Itoa(baseVersion+77) && pod.Kind == "Pod" && pod.APIVersion == "v1",
 		"got version %s, kind %s, apiVersion %s", pod.ResourceVersion, pod.Kind, pod.APIVersion)
 	require.GreaterOrEqual(t, len(text), 4_500, "a pod has %d bytes", len(text))
@@ -42,7 +54,7 @@ func TestPods_are_valid_and_of_the_promised_size(t *testing.T) {
 	}
 	share := float64(managed) / float64(len(text))
 	assert.True(t, share >= 0.2 && share <= 0.45, "managedFields are %.2f of a pod", share)
-	again := template.appendPod(nil, watchedPrefix, 1234, baseVersion+78)
+	again := template.appendWatched(nil, 1234, baseVersion+78)
 	assert.NotEqual(t, string(text), string(again), "another version does not differ, or has another length")
 	assert.Len(t, again, len(text), "another version does not differ, or has another length")
 }
@@ -67,7 +79,7 @@ func TestVersions_are_those_of_the_history(t *testing.T) {
 // serve returns a server and a client of it; both end with the test.
 func serve(t *testing.T, objects int) (*apiServer, *kubernetes.Clientset, *rest.Config) {
 	t.Helper()
-	s := must.Get(newAPIServer(objects, 20*time.Millisecond))(t)
+	s := must.Get(newAPIServer(pods, objects, 20*time.Millisecond))(t)
 	web := httptest.NewServer(s.handler())
 	t.Cleanup(web.Close)
 	config := &rest.Config{Host: web.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}

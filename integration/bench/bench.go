@@ -73,13 +73,14 @@ func (b *bench) phases(ctx context.Context) error {
 			return b.measure(ctx, run, b.bridgeSubject(), b.objectsLarge, 0)
 		}},
 		{"memory at rest", b.rest && b.withBridge, b.runsRest, b.atRest},
-		{"latency", b.rate && b.withBridge, b.runsRate, b.latency},
+		{"latency", b.rate, b.runsRate, b.latency},
 		{"Kafka", b.kafka, b.runsKafka, b.intoKafka},
 		{"a lost checkpoint", b.lost && b.withBridge, b.runsLost, b.lostCheckpoint},
 		{"idle", b.quiet && b.withBridge, b.runsIdle, b.idle},
 		{"a replica", b.replica && b.withBridge, b.runsReplica, b.replicate},
 		{"memory of a replica", b.replicaSize && b.withBridge, b.runsReplicaLog, b.replicaMemory},
 		{"very many objects", b.most && b.withBridge, b.runsMost, b.million},
+		{"a real API server", b.real && b.withBridge, b.runsReal, b.control},
 		{"a replica that is behind", b.replicaBehind && b.withBridge, b.runsReplicaLog, b.backlog},
 	}
 	for _, p := range phases {

@@ -11,6 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
 )
 
@@ -27,7 +33,7 @@ const idleConfig = `cluster: bench
 kubernetes: {kubeconfig: %q}
 pipelines:
   - name: bench
-    resources: [{resource: %s}]
+    resources: [%s]
     sink: {%s}
     checkpoint: {%s}
 dataDir: %q
@@ -35,39 +41,82 @@ server: {listen: %q}
 %s
 `
 
-// idle is one run of h: twenty streams of a real API server in which nothing happens, alone and with leader
-// election, where another process stands by. Metrics are read every fifteen seconds, as Prometheus would.
+// idleMode is what a bridge has that has nothing to do.
+type idleMode struct {
+	name                            string
+	resources, checkpoint, election string
+	streams                         int
+	// namespaces are created, with the label that resources select.
+	namespaces int
+	// standby: another process stands by.
+	standby bool
+}
+
+// idle is one run of h: twenty streams of a real API server in which nothing happens, alone and with leader election,
+// where another process stands by; and a stream for each of very many namespaces. Metrics are read every fifteen
+// seconds, as Prometheus would.
 func (b *bench) idle(ctx context.Context, run int) error {
-	for _, mode := range []struct {
-		name, checkpoint, election string
-		standby                    bool
-	}{
-		{name: "alone", checkpoint: `file: {path: ""}`},
-		{"with leader election", "nats: {}", "leaderElection: {resourceNamespace: default}", true},
+	const file = `file: {path: ""}`
+	many := "{resource: " + strings.Join(idleResources, "}, {resource: ") + "}"
+	for _, m := range []idleMode{
+		{name: "alone", resources: many, checkpoint: file, streams: len(idleResources)},
+		{
+			name: "with leader election", resources: many, checkpoint: "nats: {}",
+			election: "leaderElection: {resourceNamespace: default}", streams: len(idleResources), standby: true,
+		},
+		{
+			name: "of a resource", resources: "{resource: configmaps, namespaceSelector: bench=yes}", checkpoint: file,
+			streams: b.idleNamespaces, namespaces: b.idleNamespaces,
+		},
 	} {
-		if err := b.idleWith(ctx, run, mode.name, mode.checkpoint, mode.election, mode.standby); err != nil {
-			return fmt.Errorf("%s: %w", mode.name, err)
+		if err := b.idleWith(ctx, run, &m); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
 	return nil
 }
 
-func (b *bench) idleWith(ctx context.Context, run int, name, checkpoint, election string, standby bool) error {
-	b.progress("run %d: %d idle streams, %s, for %d s", run, len(idleResources), name, b.idleSeconds)
+func (b *bench) idleWith(ctx context.Context, run int, m *idleMode) error {
+	what := thousands(m.streams) + " idle streams, "
+	b.progress("run %d: %s%s, for %d s", run, what, m.name, b.idleSeconds)
 	ctx, cancel := deadline(ctx, 10*time.Minute+time.Duration(b.idleSeconds)*time.Second)
 	defer cancel()
 	return try.Run(func(end *try.Scope) {
-		r, _ := b.newControlPlane(ctx, end)
-		what := fmt.Sprintf("%d idle streams, ", len(idleResources))
-		subjects := []*idler{{phase: what + name, dir: "bridge"}}
-		if standby {
+		r, config := b.newControlPlane(ctx, end)
+		try.Do(createNamespaces(ctx, config, m.namespaces))
+		subjects := []*idler{{phase: what + m.name, dir: "bridge"}}
+		if m.standby {
 			subjects = append(subjects, &idler{phase: what + "standing by", dir: "standby"})
 		}
 		for _, s := range subjects {
-			b.startIdle(ctx, end, r, s, checkpoint, election)
+			b.startIdle(ctx, end, r, s, m)
 		}
 		b.watchIdle(ctx, run, subjects)
 	})
+}
+
+// createNamespaces creates n namespaces with the label bench=yes.
+func createNamespaces(ctx context.Context, config *rest.Config, n int) error {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for i := range n {
+		g.Go(func() error {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("idle-%05d", i), Labels: map[string]string{"bench": "yes"},
+			}}
+			if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("create namespace %s: %w", namespace.Name, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // idler is a bridge that has nothing to do.
@@ -78,13 +127,13 @@ type idler struct {
 }
 
 // startIdle starts a bridge and waits until it is ready and at rest.
-func (b *bench) startIdle(ctx context.Context, end *try.Scope, r *rig, s *idler, checkpoint, election string) {
+func (b *bench) startIdle(ctx context.Context, end *try.Scope, r *rig, s *idler, m *idleMode) {
 	s.address = try.Get(freeAddress())
 	dir := filepath.Join(r.dir, s.dir)
 	try.Do(os.Mkdir(dir, 0o700))
 	config := filepath.Join(dir, "bridge.yaml")
-	text := fmt.Sprintf(idleConfig, r.kubeconfig, strings.Join(idleResources, "}, {resource: "), r.sink, checkpoint,
-		filepath.Join(dir, "data"), s.address, election)
+	text := fmt.Sprintf(idleConfig, r.kubeconfig, m.resources, r.sink, m.checkpoint, filepath.Join(dir, "data"), s.address,
+		m.election)
 	try.Do(os.WriteFile(config, []byte(text), 0o600))
 	s.p = try.Get(start(colBridge, b.program, []string{"run", "--config", config}, nil))
 	end.Finally(s.p.stop)

@@ -115,7 +115,7 @@ func (k *kafkaRun) bridge(ctx context.Context) error {
 	const topic = "kubernetes"
 	return try.Run(func(end *try.Scope) {
 		k.topic(ctx, end, topic)
-		r := k.newServer(ctx, end, k.objects)
+		r := k.newServer(ctx, end, pods, k.objects)
 		r.sink = fmt.Sprintf("kafka: {brokers: [%q], topic: %s}", strings.Join(k.cluster.Addresses(), `", "`), topic)
 		p := try.Get(k.startBridge(r, "pods", "", nil))
 		end.Finally(p.stop)

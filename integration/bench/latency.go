@@ -29,44 +29,94 @@ const (
 	loadConfigMaps = 100
 )
 
-// latency is one run of e: ConfigMaps of a real API server are patched at a fixed rate; the same change is seen by a
+// latency is one run of e: ConfigMaps of a real API server are patched at a fixed rate. The same change is seen by a
 // plain watch of the driver, and its acknowledgement by a client of the broker that listens to everyone's answers.
+// Which of the bridge and the watcher is first changes with each run.
 func (b *bench) latency(ctx context.Context, run int) error {
-	for _, rate := range []int{200, 500} {
-		if err := b.latencyAt(ctx, run, rate); err != nil {
-			return fmt.Errorf("%d patches a second: %w", rate, err)
+	var follow []startFollower
+	if b.withBridge {
+		follow = append(follow, b.followingBridge)
+	}
+	if b.withPublisher {
+		follow = append(follow, followingWatcher)
+	}
+	if run%2 == 0 {
+		slices.Reverse(follow)
+	}
+	for _, rate := range []int{50, 200, 500} {
+		for _, start := range follow {
+			if err := b.latencyAt(ctx, run, rate, start); err != nil {
+				return fmt.Errorf("%d patches a second: %w", rate, err)
+			}
 		}
 	}
 	return nil
 }
 
-func (b *bench) latencyAt(ctx context.Context, run, rate int) error {
+// follower is a process that publishes the changes of the ConfigMaps.
+type follower struct {
+	*process
+	column string
+	// published is how many messages it has published before the first change.
+	published int
+}
+
+// startFollower starts one, until the end of the scope. The version is that of the list of the ConfigMaps.
+type startFollower func(ctx context.Context, end *try.Scope, r *rig, version string) (*follower, error)
+
+func (b *bench) followingBridge(ctx context.Context, end *try.Scope, r *rig, _ string) (*follower, error) {
+	p, err := b.startBridge(r, "configmaps", loadNamespace, nil)
+	if err != nil {
+		return nil, err
+	}
+	end.Finally(p.stop)
+	published := loadConfigMaps + bridgeMarkers
+	_, err = r.await(ctx, published, p)
+	return &follower{p, colBridge, published}, err
+}
+
+func followingWatcher(ctx context.Context, end *try.Scope, r *rig, version string) (*follower, error) {
+	if _, err := r.js.CreateStream(ctx, defaultStream()); err != nil {
+		return nil, fmt.Errorf("create the stream: %w", err)
+	}
+	p, _, err := startRole(ctx, "watcher", "-broker", r.url, "-kubeconfig", r.kubeconfig, "-version", version)
+	if err != nil {
+		return nil, err
+	}
+	end.Finally(p.stop)
+	return &follower{process: p, column: colPublisher}, nil
+}
+
+func (b *bench) latencyAt(ctx context.Context, run, rate int, start startFollower) error {
 	b.progress("run %d: %d patches a second for %d s", run, rate, b.rateSeconds)
 	ctx, cancel := deadline(ctx, 20*time.Minute+2*time.Duration(b.rateSeconds)*time.Second)
 	defer cancel()
 	return try.Run(func(end *try.Scope) {
 		r, config := b.newControlPlane(ctx, end)
 		version := try.Get(createConfigMaps(ctx, config))
-		p := try.Get(b.startBridge(r, "configmaps", loadNamespace, nil))
-		end.Finally(p.stop)
-		try.Get(r.await(ctx, loadConfigMaps+bridgeMarkers, p))
-		try.Do(settle(ctx, p))
+		p := try.Get(start(ctx, end, r, version))
+		try.Do(settle(ctx, p.process))
 		acked := try.Get(r.acknowledgements())
 		before, n := try.Get(p.cpu()), rate*b.rateSeconds
+		switched := try.Get(p.switches())
 		l := try.Get(runLoad(ctx, config, version, rate, n))
-		try.Get(r.await(ctx, loadConfigMaps+bridgeMarkers+n, p))
-		after := try.Get(p.cpu())
+		try.Get(r.await(ctx, p.published+n, p.process))
+		used := try.Get(p.cpu()) - before
+		switched = try.Get(p.switches()) - switched
 		at := func(metric, unit string) row {
 			return row{fmt.Sprintf("%d ConfigMap patches a second", rate), metric, unit}
 		}
-		b.add(run, at("patches per second reached", "/s"), colBridge, l.rate)
-		b.add(run, at("CPU per event", "µs"), colBridge, perUnit(after-before, n))
-		try.Do(b.addLatencies(run, at, l, acked.byVersion(try.Get(r.versions(ctx)))))
+		b.add(run, at("patches per second reached", "/s"), p.column, l.rate)
+		b.add(run, at("CPU per event", "µs"), p.column, perUnit(used, n))
+		b.add(run, at("thread switches per event", ""), p.column, float64(switched)/float64(n))
+		try.Do(b.addLatencies(run, at, p.column, l, acked.byVersion(try.Get(r.versions(ctx)))))
 	})
 }
 
 // addLatencies joins by version what the watch saw, what the writers were answered and when the acknowledgement came.
-func (b *bench) addLatencies(run int, at func(metric, unit string) row, l *load, acked map[string]time.Time) error {
+func (b *bench) addLatencies(
+	run int, at func(metric, unit string) row, column string, l *load, acked map[string]time.Time,
+) error {
 	var answered, published []float64
 	for version, answer := range l.answered {
 		seen, ok := l.seen[version]
@@ -81,10 +131,10 @@ func (b *bench) addLatencies(run int, at func(metric, unit string) row, l *load,
 		published = append(published, ack.Sub(seen).Seconds()*1e3)
 	}
 	for _, p := range []int{50, 99} {
-		b.add(run, at(fmt.Sprintf("watch after the write's answer, p%d", p), "ms"), colBridge, percentile(answered, p))
+		b.add(run, at(fmt.Sprintf("watch after the write's answer, p%d", p), "ms"), column, percentile(answered, p))
 	}
 	for _, p := range []int{50, 99} {
-		b.add(run, at(fmt.Sprintf("acknowledged after the watch saw it, p%d", p), "ms"), colBridge, percentile(published, p))
+		b.add(run, at(fmt.Sprintf("acknowledged after the watch saw it, p%d", p), "ms"), column, percentile(published, p))
 	}
 	return nil
 }

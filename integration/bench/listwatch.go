@@ -14,7 +14,7 @@ import (
 // chunk is how many bytes are written at once while a client keeps up.
 const chunk = 64 << 10
 
-// serveList answers with a page of pods. An error means that nothing was written.
+// serveList answers with a page of objects. An error means that nothing was written.
 func (s *apiServer) serveList(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	first, emitted, err := s.page(q)
@@ -28,7 +28,7 @@ func (s *apiServer) serveList(w http.ResponseWriter, r *http.Request) error {
 	version := s.listVersion(emitted)
 	w.Header().Set("Content-Type", "application/json")
 	buf := make([]byte, 0, chunk+8<<10)
-	buf = fmt.Appendf(buf, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"`, version)
+	buf = fmt.Appendf(buf, `{"kind":"%sList","apiVersion":"v1","metadata":{"resourceVersion":"%d"`, s.template.kind, version)
 	if end < s.objects {
 		buf = fmt.Appendf(buf, `,"continue":"%d.%d","remainingItemCount":%d`, emitted, end, s.objects-end)
 	}
@@ -37,7 +37,7 @@ func (s *apiServer) serveList(w http.ResponseWriter, r *http.Request) error {
 		if i > first {
 			buf = append(buf, ',')
 		}
-		buf = s.pods.appendPod(buf, listedPrefix, i, s.objectVersion(i, emitted))
+		buf = s.template.appendListed(buf, i, s.objectVersion(i, emitted))
 		if len(buf) >= chunk {
 			if _, err := w.Write(buf); err != nil {
 				return nil // the client is gone
@@ -104,7 +104,7 @@ func (s *apiServer) serveWatch(w http.ResponseWriter, r *http.Request) error {
 	out := &watchWriter{server: s, w: w, control: http.NewResponseController(w)}
 	if initial {
 		for i := range s.objects {
-			out.pod("ADDED", i, s.objectVersion(i, seen))
+			out.object("ADDED", i, s.objectVersion(i, seen))
 		}
 		if q.Get("sendInitialEvents") == "true" {
 			out.bookmark(s.listVersion(seen), `,"annotations":{"k8s.io/initial-events-end":"true"}`)
@@ -133,7 +133,7 @@ func (s *apiServer) follow(r *http.Request, out *watchWriter, seen uint64) {
 			return
 		}
 		for ; seen < emitted && out.err == nil; seen++ {
-			out.pod("MODIFIED", int(seen%uint64(s.objects)), s.listVersion(seen+1))
+			out.object("MODIFIED", int(seen%uint64(s.objects)), s.listVersion(seen+1))
 		}
 		out.flush()
 		select {
@@ -157,11 +157,11 @@ type watchWriter struct {
 	err     error
 }
 
-func (o *watchWriter) pod(kind string, index int, version uint64) {
+func (o *watchWriter) object(kind string, index int, version uint64) {
 	o.buf = append(o.buf, `{"type":"`...)
 	o.buf = append(o.buf, kind...)
 	o.buf = append(o.buf, `","object":`...)
-	o.buf = o.server.pods.appendPod(o.buf, watchedPrefix, index, version)
+	o.buf = o.server.template.appendWatched(o.buf, index, version)
 	o.buf = append(o.buf, "}\n"...)
 	if len(o.buf) >= chunk {
 		o.write()
@@ -170,8 +170,8 @@ func (o *watchWriter) pod(kind string, index int, version uint64) {
 
 func (o *watchWriter) bookmark(version uint64, more string) {
 	o.buf = fmt.Appendf(o.buf,
-		`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d","creationTimestamp":null%s},`+
-			`"spec":{"containers":null},"status":{}}}`+"\n", version, more)
+		`{"type":"BOOKMARK","object":{"kind":"%s","apiVersion":"v1","metadata":{"resourceVersion":"%d",`+
+			`"creationTimestamp":null%s}}}`+"\n", o.server.template.kind, version, more)
 }
 
 // failed says why the watch ends.

@@ -38,12 +38,12 @@ type sample struct {
 
 // defaultSample is what the bridge would send, for when there is no bridge to ask.
 func defaultSample() (*sample, error) {
-	t, err := newPodTemplate()
+	t, err := newTemplate(pods)
 	if err != nil {
 		return nil, err
 	}
 	var pod map[string]any
-	if err := json.Unmarshal(t.appendPod(nil, watchedPrefix, 0, baseVersion), &pod); err != nil {
+	if err := json.Unmarshal(t.appendWatched(nil, 0, baseVersion), &pod); err != nil {
 		return nil, fmt.Errorf("decode the pod: %w", err)
 	}
 	if meta, ok := pod["metadata"].(map[string]any); ok {
@@ -58,7 +58,7 @@ func defaultSample() (*sample, error) {
 }
 
 // headers returns the attributes of an event in the NATS binding, one map a message.
-func headers(id podIdentity, version, op string, now time.Time) nats.Header {
+func headers(id objectIdentity, version, op string, now time.Time) nats.Header {
 	const epoch = "1795276800"
 	at, eventID := now.UTC().Format(time.RFC3339Nano), id.UID+"."+epoch+"."+version+".0"
 	return nats.Header{

@@ -15,25 +15,36 @@ import (
 // million is one run of l: a bridge of very many objects lists them, rests, follows events, starts again with its
 // checkpoint, and lists again after a watch that has expired.
 func (b *bench) million(ctx context.Context, run int) error {
+	for _, resource := range []string{pods, configMaps} {
+		if err := b.millionOf(ctx, run, resource); err != nil {
+			return fmt.Errorf("%s: %w", resource, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) millionOf(ctx context.Context, run int, resource string) error {
 	n := b.objectsMost
-	b.progress("run %d: %s objects, %s events", run, thousands(n), thousands(b.events))
+	b.progress("run %d: %s %s, %s events", run, thousands(n), resource, thousands(b.events))
 	ctx, cancel := deadline(ctx, 10*time.Minute+time.Duration(3*n+b.events)*3*time.Millisecond)
 	defer cancel()
 	return try.Run(func(end *try.Scope) {
-		r := b.newRig(ctx, end, n)
-		s, started := b.bridgeSubject(), time.Now()
+		r := b.newRigOf(ctx, end, resource, n)
+		s, started := b.bridgeOf(resource), time.Now()
 		p := try.Get(s.start(ctx, r))
 		end.Finally(func() error { return p.stop() }) // of the one that runs then
-		b.measureList(ctx, run, s, r, p, n, started)
+		phase := thousands(n) + " " + resource
+		b.measureList(ctx, run, s, r, p, n, phase+" listed and published", started)
 		first := try.Get(p.cpu())
-		try.Do(b.remember(ctx, r))
-		phase := "with " + thousands(n) + " objects"
+		if resource == pods {
+			try.Do(b.remember(ctx, r))
+		}
 		b.measureRest(ctx, run, p, phase)
 		b.measureWatch(ctx, run, s, r, p, phase+", "+b.watchPhase(), n, b.events)
 		b.add(run, row{phase, "checkpoint", "MiB"}, colBridge, float64(try.Get(sizeOf(filepath.Join(r.dir, "data"))))/(1<<20))
 
 		try.Do(p.stop())
-		b.measureStart(ctx, run, r, &p, phase, n+b.events+s.markers)
+		b.measureStart(ctx, run, s, r, &p, phase, n+b.events+s.markers)
 		b.measureAgain(ctx, run, r, p, phase, first)
 	})
 }
@@ -47,10 +58,10 @@ func (b *bench) measureRest(ctx context.Context, run int, p *process, phase stri
 
 // measureStart starts the bridge again, and adds when an event that has come meanwhile is in the log, which has stored
 // messages before.
-func (b *bench) measureStart(ctx context.Context, run int, r *rig, p **process, phase string, stored int) {
+func (b *bench) measureStart(ctx context.Context, run int, s *subject, r *rig, p **process, phase string, stored int) {
 	try.Do(r.emit(ctx, 1))
 	began := time.Now()
-	*p = try.Get(b.startBridge(r, "pods", "", nil))
+	*p = try.Get(s.start(ctx, r))
 	last := try.Get(r.await(ctx, stored+1, *p))
 	b.add(run, row{phase, "a start until its first event is in the log", "s"}, colBridge, last.Sub(began).Seconds())
 	try.Do(settle(ctx, *p))

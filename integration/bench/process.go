@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,6 +163,32 @@ func cpuOf(name string, pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("processor time of %s: %w", name, err)
 	}
 	return time.Duration(t.Nano()), nil
+}
+
+// switches returns how often the process's threads that live have given up a processor, because they had nothing to do
+// or their time was over.
+func (p *process) switches() (int64, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.PID()))
+	if err != nil {
+		return 0, fmt.Errorf("threads of %s: %w", p.name, err)
+	}
+	all := int64(0)
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		for line := range strings.Lines(string(text)) {
+			if name, number, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "voluntary_ctxt_switches") {
+				n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+				if err != nil {
+					return 0, fmt.Errorf("threads of %s: %w", p.name, err)
+				}
+				all += n
+			}
+		}
+	}
+	return all, nil
 }
 
 // peak returns the largest resident memory the process has had, in bytes.

@@ -83,7 +83,7 @@ func benchDeployment(i int) *replicated {
 
 // message is an event of the object.
 func (o *replicated) message(version int, op string) *nats.Msg {
-	id := podIdentity{Namespace: loadNamespace, Name: o.name, UID: o.uid()}
+	id := objectIdentity{Namespace: loadNamespace, Name: o.name, UID: o.uid()}
 	h := headers(id, strconv.Itoa(baseVersion+version), op, time.Now())
 	h["ce-source"] = []string{"/clusters/bench" + strings.Replace(o.path(""), "/namespaces/", "", 1)}
 	h["ce-apiversion"], h["ce-kind"], h["ce-resource"] = []string{o.api}, []string{o.kind}, []string{o.resource}

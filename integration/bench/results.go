@@ -35,9 +35,9 @@ type row struct {
 	Unit   string `json:"unit"`
 }
 
-func listRow(objects int, metric, unit string) row {
-	return row{thousands(objects) + " objects listed and published", metric, unit}
-}
+func listPhase(objects int) string { return thousands(objects) + " objects listed and published" }
+
+func listRow(objects int, metric, unit string) row { return row{listPhase(objects), metric, unit} }
 
 func (b *bench) watchPhase() string { return thousands(b.events) + " watch events" }
 

@@ -34,22 +34,28 @@ type rig struct {
 	metrics string
 }
 
-// newRig starts a rig with that many objects and a nats-server. It is closed at the end of the scope.
+// newRig starts a rig with that many pods and a nats-server. It is closed at the end of the scope.
 func (b *bench) newRig(ctx context.Context, end *try.Scope, objects int) *rig {
-	r := b.newServer(ctx, end, objects)
+	return b.newRigOf(ctx, end, pods, objects)
+}
+
+// newRigOf is newRig with objects of a resource.
+func (b *bench) newRigOf(ctx context.Context, end *try.Scope, resource string, objects int) *rig {
+	r := b.newServer(ctx, end, resource, objects)
 	try.Do(r.startBroker(ctx))
 	return r
 }
 
 // newServer starts a rig that has no broker yet.
-func (b *bench) newServer(ctx context.Context, end *try.Scope, objects int) (r *rig) {
+func (b *bench) newServer(ctx context.Context, end *try.Scope, resource string, objects int) (r *rig) {
 	// What earlier measurements wrote must not be written back to the disk during this one.
 	unix.Sync()
 	r = &rig{dir: try.Get(os.MkdirTemp(b.dir, "rig-"))}
 	end.Finally(r.close)
 	r.kubeconfig = filepath.Join(r.dir, "kubeconfig")
 	var err error
-	r.server, r.api, err = startRole(ctx, "apiserver", "-objects", fmt.Sprint(objects), "-kubeconfig", r.kubeconfig)
+	r.server, r.api, err = startRole(ctx, "apiserver", "-resource", resource, "-objects", fmt.Sprint(objects),
+		"-kubeconfig", r.kubeconfig)
 	try.Do(err)
 	return r
 }

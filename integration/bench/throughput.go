@@ -27,9 +27,12 @@ type subject struct {
 // bridgeMarkers is the number of markers of a first list: it has started, it is complete.
 const bridgeMarkers = 2
 
-func (b *bench) bridgeSubject() *subject {
+func (b *bench) bridgeSubject() *subject { return b.bridgeOf(pods) }
+
+// bridgeOf returns the bridge that publishes a resource.
+func (b *bench) bridgeOf(resource string) *subject {
 	return &subject{column: colBridge, markers: bridgeMarkers, start: func(_ context.Context, r *rig) (*process, error) {
-		return b.startBridge(r, "pods", "", nil)
+		return b.startBridge(r, resource, "", nil)
 	}}
 }
 
@@ -103,7 +106,7 @@ func (b *bench) measure(ctx context.Context, run int, s *subject, objects, event
 		started := time.Now()
 		p := try.Get(s.start(ctx, r))
 		end.Finally(p.stop)
-		b.measureList(ctx, run, s, r, p, objects, started)
+		b.measureList(ctx, run, s, r, p, objects, listPhase(objects), started)
 		if events > 0 {
 			b.measureWatch(ctx, run, s, r, p, b.watchPhase(), objects, events)
 		}
@@ -114,17 +117,17 @@ func (b *bench) measure(ctx context.Context, run int, s *subject, objects, event
 }
 
 func (b *bench) measureList(
-	ctx context.Context, run int, s *subject, r *rig, p *process, objects int, started time.Time,
+	ctx context.Context, run int, s *subject, r *rig, p *process, objects int, phase string, started time.Time,
 ) {
 	last := try.Get(r.await(ctx, objects+s.markers, p))
 	try.Do(settle(ctx, p))
 	used, peak := try.Get(p.cpu()), try.Get(p.peak())
-	b.add(run, listRow(objects, wallClock, "s"), s.column, last.Sub(started).Seconds())
-	b.add(run, listRow(objects, cpuWithStart, "µs"), s.column, perUnit(used, objects))
+	b.add(run, row{phase, wallClock, "s"}, s.column, last.Sub(started).Seconds())
+	b.add(run, row{phase, cpuWithStart, "µs"}, s.column, perUnit(used, objects))
 	if s.idle > 0 {
-		b.add(run, listRow(objects, cpuPerObject, "µs"), s.column, perUnit(used-s.idle, objects))
+		b.add(run, row{phase, cpuPerObject, "µs"}, s.column, perUnit(used-s.idle, objects))
 	}
-	b.add(run, listRow(objects, "peak RSS", "MiB"), s.column, float64(peak)/(1<<20))
+	b.add(run, row{phase, "peak RSS", "MiB"}, s.column, float64(peak)/(1<<20))
 }
 
 func (b *bench) measureWatch(
