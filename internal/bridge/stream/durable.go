@@ -74,7 +74,9 @@ func (s *Stream) Checkpoint() (checkpoint.Stream, map[string]checkpoint.Row, []s
 		ledger.After(position, s.Lists.Complete.Version)) {
 		s.Lists.endOwed() // a commit has both, or a dead process would leave a list that is not owed
 	}
-	if position != "" && !ledger.After(s.Saved.Replay.To, position) && !s.Ledger.Behind(s.Refusals.refused.Has) {
+	replays := s.Saved.Replay != (checkpoint.Replay{}) // else no row need be looked at
+	if replays && position != "" && !ledger.After(s.Saved.Replay.To, position) &&
+		!s.Ledger.Behind(s.Refusals.refused.Has) {
 		s.Saved.Replay = checkpoint.Replay{}
 	}
 	s.Saved.Floors = above(s.Saved.Floors, ledger.Numeric(position))
