@@ -117,6 +117,8 @@ type Reading struct {
 	Span
 	// Each takes the messages over, in the order of the log. Its error ends the reading, and is returned as it is.
 	Each func(context.Context, Message) error
+	// Copies: a marker that several lanes have is given from each of them, and not from the first alone.
+	Copies bool
 	// Counts reports whether a message counts for Start.Last.
 	Counts func(Message) bool
 	// Replaced says that what follows is of another log, which has taken the place of the one read so far.

@@ -5,7 +5,7 @@
 // What lies in the past is given in the order of the records' times, as far as that can be had: the order of each
 // partition is always kept, and of all partitions the one whose next record is the oldest goes first. What comes while
 // the log is followed is given as it comes. Records without a value are left out, as are those that writers leave for
-// each other, and of a marker, which is in each partition of a topic, all but the first.
+// each other, and of a marker, which is in each partition of a topic, all but the first, unless Reading.Copies is set.
 package kafkalog
 
 import (

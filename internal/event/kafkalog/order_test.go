@@ -36,6 +36,29 @@ func (f *fake) messages(t *testing.T, span event.Span) (all []event.Message) {
 	return all
 }
 
+// A marker is in each partition. Who follows resyncs has to know where it is in each.
+func TestRead_gives_each_copy_of_a_marker_if_asked(t *testing.T) {
+	for _, copies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake().topic("t", "1", 3)
+			for p := range 3 {
+				f.put("t", p, record(1, `{"n":7}`, map[string]string{
+					"type": "io.kube-eventbridge.stream.resync-started.v1", "id": "resync-started.0a0a0a0a.1.7",
+					"payload": "marker", "partitionkey": "east/apps/deployments/_/_resync", "resourceversion": "1",
+				}))
+			}
+			var lanes []uint16
+			err := f.log(t, "t", nil).Read(t.Context(), event.Reading{
+				Span: event.Span{Start: beginning}, Copies: copies, Counts: func(event.Message) bool { return true },
+				Each:     func(_ context.Context, m event.Message) error { lanes = append(lanes, m.Lane); return nil },
+				Replaced: func() {},
+			})
+			assert.NoError(t, err)
+			assert.Len(t, lanes, map[bool]int{false: 1, true: 3}[copies])
+		})
+	}
+}
+
 func places(all []event.Message) string {
 	var texts []string
 	for _, m := range all {

@@ -194,7 +194,7 @@ func (r *reader) catchUp() {
 func (r *reader) hand(ctx context.Context, p *partition) error {
 	it := p.queue.pop()
 	r.ask(ctx, p)
-	if it.barrier || r.markers.repeated(&it) {
+	if it.barrier || !r.Copies && r.markers.repeated(&it) {
 		r.lanes.passed(p.lane, it.offset()+1, false)
 		return nil
 	}
