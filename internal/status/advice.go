@@ -291,7 +291,8 @@ var troubles = []trouble{
 	},
 	{
 		ReplicaEnded, "A replica has ended", atFact, nil,
-		"Cure what the text says, then restart the process. The other replicas go on.",
+		"Cure what the text says. The replica is tried again by itself, a quarter of an hour later at most; a restart of "+
+			"the process tries it at once. The other replicas go on.",
 	},
 	{
 		ReplicaLog, "The log of a replica does not answer", atFact, nil,
