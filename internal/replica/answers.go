@@ -284,8 +284,9 @@ func (o *object) remap(wanted map[string]any) (missing string) {
 	if o.res.Rules(o.row.Namespace).Owned != clean.Remap {
 		return ""
 	}
-	lacking := clean.Remapped(wanted, func(from types.UID) (types.UID, bool) {
-		row, found := o.table.ByOrigin(originOf(string(from)))
+	lacking := clean.Remapped(wanted, func(from types.UID, name string) (types.UID, bool) {
+		row, found := o.table.ByOrigin(originOf(string(from))) // other uids may have the same value
+		found = found && row.Name == name && (row.Namespace == "" || row.Namespace == o.row.Namespace)
 		return types.UID(row.Actual.UID), found && row.Actual.Owner == keys.Ours
 	})
 	if len(lacking) == 0 {

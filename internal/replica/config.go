@@ -66,18 +66,22 @@ type Log interface {
 	Close()
 }
 
-// Released is what a person has confirmed: deletes up to a time of the log, and an epoch of the source.
-type Released struct {
+// Stops are what guards have stopped, and what a person has released of that.
+type Stops struct {
+	// Deletes is the time of the log up to which deletes were released, and Epoch the released epoch of the source.
 	Deletes time.Time
 	Epoch   uint64
+	// HeldDeletes: deletes wait for a person. HeldEpoch, if not 0, is the epoch at which all writes do.
+	HeldDeletes bool
+	HeldEpoch   uint64
 }
 
-// State keeps what a person has released.
+// State keeps the stops of a replica.
 type State interface {
-	// Load returns what was stored; the zero Released where nothing was.
-	Load(ctx context.Context) (Released, error)
+	// Load returns what was stored; the zero Stops where nothing was.
+	Load(ctx context.Context) (Stops, error)
 	// Store replaces it.
-	Store(ctx context.Context, r Released) error
+	Store(ctx context.Context, s Stops) error
 }
 
 const (

@@ -25,7 +25,8 @@ func (o ending) delete(ctx context.Context) result {
 		return later // the limit depends on how many objects there are
 	}
 	if !o.allowed(&o.row) {
-		return o.park(waiting.HeldDelete, "more objects went in an hour than the limit allows")
+		o.park(waiting.HeldDelete, "more objects went in an hour than the limit allows")
+		return o.stop(ctx)
 	}
 	switch kept, err := o.kept(ctx); {
 	case err != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 )
 
@@ -236,4 +237,150 @@ func TestCompare_does_not_wait_for_what_cannot_be_listed(t *testing.T) {
 	tell := func(d Difference) error { all = append(all, d); return nil }
 	require.NoError(t, comparing{g.run}.compare(t.Context(), func() {}, tell))
 	assert.Equal(t, []Difference{{Do: "wait", Resource: "configmaps", Namespace: "shop", Name: "a", Why: "not-listed"}}, all)
+}
+
+func ownedData(name, uid string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"shop","uid":%q,`+
+		`"ownerReferences":[{"apiVersion":"v1","kind":"Owner","name":"o","uid":"u","controller":true}]}}`, name, uid)
+}
+
+// Objects were written, then got a controlling owner, then all end.
+func TestGuard_counts_the_ends_of_what_is_left_out_and_was_written(t *testing.T) {
+	g := newRig(t, nil)
+	for i, name := range names(20) {
+		g.tell(is(name, at(1, 10)))
+		g.has(name, at(1, 10))
+		e := ended(name, at(1, uint64(20+i)))
+		e.At, e.Data = noon, ownedData(name, uidOf(name))
+		g.tell(e)
+	}
+	g.synced()
+	deletes := 0
+	for _, name := range names(20) {
+		row := g.row(name)
+		if plan.Decide(row.Desired, row.Actual, false, g.cfg.Config).Do == plan.Delete && g.allowed(&row) {
+			deletes++
+		}
+	}
+	assert.LessOrEqual(t, deletes, 5, "20 of 20 objects go, the limit is 5")
+}
+
+func TestGuard_that_holds_holds_also_what_is_left_out(t *testing.T) {
+	g := newRig(t, nil)
+	for i, name := range names(6) {
+		g.tell(is(name, at(1, 10)))
+		g.has(name, at(1, 10))
+		e := ended(name, at(1, uint64(20+i)))
+		e.At = noon
+		g.tell(e)
+	}
+	row := g.row("c00")
+	require.False(t, g.allowed(&row))
+	g.tell(is("x", at(1, 10)))
+	g.has("x", at(1, 10))
+	e := ended("x", at(1, 30))
+	e.At, e.Data = noon, ownedData("x", uidOf("x"))
+	g.tell(e)
+	row = g.row("x")
+	assert.False(t, g.allowed(&row), "once it holds, it holds for all")
+}
+
+func TestGuard_reads_the_object_in_an_event_with_both_states(t *testing.T) {
+	for name, data := range map[string]string{
+		"left out": ownedData("%s", "u"),
+		"young":    `{"metadata":{"name":"%s","creationTimestamp":"` + noon.Format(time.RFC3339) + `"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, envelope := range []string{"%s", `{"object":%s}`} {
+				g := newRig(t, func(c *Config) { c.MinAge = time.Hour })
+				for i, name := range names(7) {
+					e := ended(name, at(1, uint64(20+i)))
+					e.At = noon
+					e.Data = fmt.Sprintf(envelope, fmt.Sprintf(data, name))
+					if envelope != "%s" {
+						e.More = map[string]string{"payload": "change"}
+					}
+					g.tell(e)
+				}
+				e := ended("a", at(1, 40))
+				e.At = noon
+				g.tell(e)
+				g.has("a", at(1, 10))
+				row := g.row("a")
+				assert.True(t, g.allowed(&row), envelope)
+			}
+		})
+	}
+}
+
+func TestGuard_counts_an_object_that_is_tried_again_once(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("a", at(1, 10)))
+	g.has("a", at(1, 10))
+	e := is("a", at(1, 20))
+	e.UID, e.Data = "another", ownedData("a", "another")
+	e.At = noon
+	g.tell(e)
+	g.synced()
+	id := func() keys.ID { _, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"}); return id }()
+	for i := range 8 {
+		res := g.reconcile(t.Context(), id)
+		t.Log(i, res, g.deletes.Held(), g.parked.Reason(id))
+	}
+	assert.False(t, g.deletes.Held(), "one object was deleted once, at most")
+}
+
+func TestGuard_that_has_stopped_stops_again_in_a_replica_that_has_grown(t *testing.T) {
+	fill := func(g *rig) keys.Row {
+		for i, name := range names(50) {
+			g.tell(is(name, at(1, 10)))
+			if i < 11 {
+				e := ended(name, at(1, uint64(20+i)))
+				e.At = noon
+				g.tell(e)
+			}
+			g.has(name, at(1, 10))
+		}
+		return g.row("c00")
+	}
+	percent := func(c *Config) { c.Limit = guard.Limit{Percent: 20} }
+	g := newRig(t, percent)
+	row := fill(g)
+	require.False(t, g.allowed(&row))
+	for i := range 10 {
+		name := fmt.Sprintf("new%d", i)
+		g.tell(is(name, at(1, 100)))
+		g.has(name, at(1, 100))
+	}
+	require.False(t, g.allowed(&row))
+	require.Equal(t, waits, g.stop(t.Context()))
+
+	again := newRig(t, func(c *Config) { percent(c); c.State = g.cfg.State })
+	row = fill(again)
+	for i := range 10 {
+		name := fmt.Sprintf("new%d", i)
+		again.tell(is(name, at(1, 100)))
+		again.has(name, at(1, 100))
+	}
+	assert.False(t, again.allowed(&row), "no person has resumed it")
+}
+
+func TestEpochs_hold_after_a_restart_also_when_the_gap_has_expired(t *testing.T) {
+	state := &memory{}
+	tell := func(gap bool) bool {
+		g := newRig(t, func(c *Config) { c.State = state })
+		if gap {
+			g.tell(replicatest.Event{Op: event.Gap, Data: `{"cause":"rebuilt","epoch":7}`})
+		}
+		e := is("a", at(7, 500)) // a rebuilt cluster, which has counted further than the one before
+		e.UID = "another"
+		g.tell(e)
+		g.has("a", at(1, 100))
+		g.catchUp(t.Context())
+		row := g.row("a")
+		defer func() { require.Equal(t, waits, g.stop(t.Context())) }()
+		return g.stopped(&row)
+	}
+	require.True(t, tell(true))
+	assert.True(t, tell(false), "the gap has expired from the log, and no person has resumed it")
 }

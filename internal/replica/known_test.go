@@ -4,14 +4,19 @@ package replica
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 )
 
@@ -98,4 +103,91 @@ func TestStatus_says_why_a_replica_has_ended(t *testing.T) {
 	s, running := p.Status()
 	assert.False(t, running)
 	assert.Equal(t, map[string]string{"replica": errOwnSource.Error()}, s.Texts())
+}
+
+func TestDesired_is_nothing_where_a_patch_applies_to_what_is_redacted(t *testing.T) {
+	g := newRig(t, nil)
+	e := is("a", at(1, 10))
+	e.Data = fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","data":{"password":"W3JlZGFjdGVkXQ=="},"metadata":{"name":"a","namespace":"shop","uid":%q,"resourceVersion":"10"}}`, uidOf("a"))
+	e.More = map[string]string{"redacted": "true"}
+	g.tell(e)
+	p := is("a", at(1, 11))
+	p.Data = `{"metadata":{"resourceVersion":"11","labels":{"x":"y"}}}`
+	p.More = map[string]string{"payload": "merge-patch", "baseversion": "10"}
+	g.tell(p)
+	g.synced()
+	_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
+	row := g.table.Get(id)
+	t.Log(row.Desired.Claim, plan.Decide(row.Desired, row.Actual, false, g.cfg.Config))
+	o := &object{run: g.run, id: id, row: row, res: g.selection.At(row.Resource)}
+	wanted, _, _ := o.desired(t.Context())
+	assert.Nil(t, wanted, "would be written: %v", wanted)
+}
+
+func TestReconcile_deletes_nothing_by_a_reason_of_before(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("a", at(1, 10)))
+	g.has("a", at(1, 10))
+	e := is("a", at(1, 15))
+	e.Data = ownedData("a", uidOf("a"))
+	g.tell(e)
+	g.synced()
+	_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
+	g.reconcile(t.Context(), id)
+	require.Equal(t, string(waiting.LeftOut), g.parked.Reason(id))
+	// made again in the source, as an object of its own; the broker goes away before it is written
+	e = is("a", at(1, 20))
+	e.UID = "another"
+	g.tell(e)
+	g.run.bodies = bodies.New(failingLog{g.log})
+	before := g.counts.Now()
+	g.reconcile(t.Context(), id)
+	assert.Equal(t, before, g.counts.Now(), "nothing is sent to the target while the new object cannot be read")
+}
+
+func TestDesired_puts_many_patches_together(t *testing.T) {
+	for _, n := range []int{99, 100, 101, 150} {
+		g := newRig(t, nil)
+		g.tell(is("a", at(1, 10)))
+		for i := range n {
+			e := is("a", at(1, uint64(11+i)))
+			e.Data = fmt.Sprintf(`{"metadata":{"resourceVersion":"%d"},"data":{"value":"%d"}}`, 11+i, i)
+			e.More = map[string]string{"payload": "merge-patch", "baseversion": fmt.Sprint(10 + i)}
+			g.tell(e)
+		}
+		g.synced()
+		_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
+		row := g.table.Get(id)
+		o := &object{run: g.run, id: id, row: row, res: g.selection.At(row.Resource)}
+		wanted, _, _ := o.desired(t.Context())
+		assert.NotNil(t, wanted, "%d patches: %s", n, g.parked.Reason(id))
+	}
+}
+
+// Two uids that originOf does not tell apart.
+func TestRemap_does_not_take_another_object_for_the_owner(t *testing.T) {
+	const one, two = "0a0a0a0a-0000-4000-8000-00000b214624", "0a0a0a0a-0000-4000-8000-00002843a748"
+	require.Equal(t, originOf(one), originOf(two))
+	rules := must.Get(clean.New(clean.Config{Replica: "r", Selected: []string{"shop"}, Owned: clean.Remap}))(t)
+	g := newRig(t, func(c *Config) { c.Entries[0].Rules = rules })
+	for i, name := range []string{"owner", "stranger"} {
+		e := is(name, at(1, uint64(10+i)))
+		e.UID = []string{one, two}[i]
+		g.tell(e)
+		g.table.Observe(keys.Key{Namespace: "shop", Name: name}, keys.Actual{
+			Owner: keys.Ours, UID: uidOf(name), Version: "10", Applied: e.Sequence, Origin: originOf(e.UID), Digest: 1,
+		})
+	}
+	g.tell(is("a", at(1, 20)))
+	missing := g.object().remap(map[string]any{"metadata": map[string]any{"ownerReferences": []any{
+		map[string]any{"kind": "ConfigMap", "name": "owner", "uid": one},
+	}}})
+	assert.Equal(t, "waits for its owner ConfigMap/owner", missing)
+}
+
+// failingLog does not answer.
+type failingLog struct{ *replicatest.Log }
+
+func (failingLog) At(context.Context, uint64) (*event.Message, error) {
+	return nil, fmt.Errorf("the broker is away")
 }

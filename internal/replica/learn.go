@@ -78,15 +78,14 @@ func (r learning) learnObject(res *selection.Resource, e *event.Event) {
 	r.enqueue(id)
 }
 
-// weigh decides whether an end counts: not that of an object that the replica does not write, and not that of one that
-// was not there some time before. What it goes by is in the event, so that a restart decides the same.
+// weigh decides whether an end counts by itself: not that of an object that the replica does not write, and not that of
+// one that was not there some time before. What it goes by is in the event, so that a restart decides the same.
 func (r learning) weigh(desired *keys.Desired, res *selection.Resource, e *event.Event) {
-	object, err := decode(e.Data)
-	if err != nil {
+	object, _, ok := e.States()
+	if !ok {
 		return
 	}
-	if _, skips := res.Rules(e.Attr("namespace")).Skips(res.GroupResource(), object); skips {
-		desired.At = time.Time{}
+	if _, desired.LeftOut = res.Rules(e.Attr("namespace")).Skips(res.GroupResource(), object); desired.LeftOut {
 		return
 	}
 	metadata, _ := object["metadata"].(map[string]any)
@@ -97,7 +96,7 @@ func (r learning) weigh(desired *keys.Desired, res *selection.Resource, e *event
 
 // count tells the guard of deletes what went and came back.
 func (r learning) count(before, now keys.Desired) {
-	was, is := r.cfg.Ends(before.Claim) && !before.Young, r.cfg.Ends(now.Claim) && !now.Young
+	was, is := r.weighs(before), r.weighs(now)
 	again := before.Claim == keys.Gone && now.Claim == keys.Gone && before.Sequence == now.Sequence
 	if was && is && (again || before.At.Equal(now.At)) {
 		return
@@ -108,6 +107,11 @@ func (r learning) count(before, now keys.Desired) {
 	if is {
 		r.deletes.Went(now.At)
 	}
+}
+
+// weighs reports whether an end counts for the limit of deletes.
+func (r learning) weighs(d keys.Desired) bool {
+	return r.cfg.Ends(d.Claim) && !d.Young && (!d.LeftOut || d.Counted)
 }
 
 // originOf stands for a uid of the source.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -51,7 +52,7 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	case synced:
 	}
 	if r.stopped(&row) {
-		return waits // release looks at all keys
+		return r.stop(ctx) // release looks at all keys
 	}
 	switch action := o.decide(row.Accepted); action.Do {
 	case plan.Park:
@@ -156,6 +157,8 @@ type object struct {
 	version string
 	// yielded are the fields that were left to other managers.
 	yielded []string
+	// leftOut: the source's object is, as its event says.
+	leftOut bool
 	// upgraded: managedFields say that what the replica has once written by PUT is its own.
 	upgraded bool
 }
@@ -180,21 +183,45 @@ func (r *run) staying() int {
 // deleted then: a process that was stopped by the guard is stopped again.
 func (r *run) allowed(row *keys.Row) bool {
 	r.counted.Do(func() {
-		for _, row := range r.table.All() {
-			if plan.Decide(row.Desired, row.Actual, false, r.cfg.Config).Do == plan.Delete {
-				r.deletes.Allows(row.Desired.At, r.staying())
+		for row := range r.ending() {
+			if row.Desired.LeftOut {
+				r.countEnd(row)
 			}
 		}
+		for row := range r.ending() {
+			r.deletes.Allows(row.Desired.At, r.staying())
+		}
 	})
+	if row.Desired.LeftOut {
+		r.countEnd(row)
+	}
 	return r.deletes.Allows(row.Desired.At, r.staying())
+}
+
+// ending returns the objects that are to be deleted.
+func (r *run) ending() iter.Seq[*keys.Row] {
+	return func(yield func(*keys.Row) bool) {
+		for _, row := range r.table.All() {
+			if plan.Decide(row.Desired, row.Actual, false, r.cfg.Config).Do == plan.Delete && !yield(&row) {
+				return
+			}
+		}
+	}
+}
+
+// countEnd counts the deletion of an object of ours that the log alone does not make count, once.
+func (r *run) countEnd(row *keys.Row) {
+	if r.table.CountEnd(row.Key) {
+		r.deletes.Went(row.Desired.At)
+	}
 }
 
 // write brings the object into the state of its event.
 func (o *object) write(ctx context.Context, do plan.Do) result {
 	wanted, uid, res := o.desired(ctx)
 	if wanted == nil {
-		if do == plan.Recreate && o.cfg.Deletes && o.parked.Reason(o.id) == string(waiting.LeftOut) {
-			o.deletes.Went(o.row.Desired.At) // the log has no end of what was copied, which counts all the same
+		if do == plan.Recreate && o.cfg.Deletes && o.leftOut {
+			o.countEnd(&o.row) // the log has no end of what was copied, which counts all the same
 			return ending{o}.delete(ctx)
 		}
 		return res
@@ -209,6 +236,9 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 	o.annotate(wanted, uid)
 	if o.row.Actual.Owner == keys.Detached {
 		return o.existing(ctx, o.row.Actual, wanted)
+	}
+	if o.row.Actual.Replaced && (do == plan.Change || do == plan.Verify) {
+		return o.adopt(ctx, wanted) // an apply would not remove what the source does not have any more
 	}
 	body, err := json.Marshal(wanted)
 	if err != nil {
@@ -256,9 +286,12 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 	case !isOf(e, o.res, &o.row):
 		return nil, "", o.parkAWhile(waiting.BodyMissing, "the log has another event in its place")
 	}
-	whole := o.bodies.Whole(ctx, e)
-	if whole == nil {
+	whole, redacted := o.bodies.Whole(ctx, e)
+	switch {
+	case whole == nil:
 		return nil, "", o.parkAWhile(waiting.BodyMissing, "the log does not tell what the patch applies to")
+	case redacted:
+		return nil, "", o.park(plan.HasRedactions, "")
 	}
 	wanted, _, _ = whole.States()
 	o.version = e.Version
@@ -268,6 +301,7 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 		if copied && rules.Replicated(o.res.GroupResource(), wanted) {
 			return nil, "", o.park(waiting.Circular, "both are copies: take the label off the one that is the original")
 		}
+		o.leftOut = true
 		return nil, "", o.park(waiting.LeftOut, why)
 	}
 	if err := rules.Object(o.res.GroupResource(), wanted); err != nil {

@@ -22,11 +22,11 @@ import (
 )
 
 // memory is a [State] that is not stored.
-type memory struct{ Released }
+type memory struct{ Stops }
 
-func (m *memory) Load(context.Context) (Released, error) { return m.Released, nil }
+func (m *memory) Load(context.Context) (Stops, error) { return m.Stops, nil }
 
-func (m *memory) Store(_ context.Context, r Released) error { m.Released = r; return nil }
+func (m *memory) Store(_ context.Context, s Stops) error { m.Stops = s; return nil }
 
 // rig is a run whose log and target a test tells by hand. Nothing of it runs.
 type rig struct {
@@ -49,7 +49,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	}
 	cfg.withDefaults()
 	g := &rig{t: t, log: &replicatest.Log{}}
-	g.run = must.Get(newRun(&cfg, g.log, Released{}))(t)
+	g.run = must.Get(newRun(&cfg, g.log, must.Get(cfg.State.Load(t.Context()))(t)))(t)
 	t.Cleanup(func() {
 		g.queue.ShutDown()
 		g.pruning.Wait()

@@ -99,11 +99,11 @@ func (p *Replica) runOnce(ctx context.Context) error {
 		return err
 	}
 	defer opened.Close()
-	released, err := p.loadState(ctx)
+	stops, err := p.loadState(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := newRun(&p.cfg, opened, released)
+	r, err := newRun(&p.cfg, opened, stops)
 	if err != nil {
 		return err
 	}
@@ -156,6 +156,9 @@ type guards struct {
 	resyncs *resyncs.Resyncs
 	// counted ends once the deletes are counted that were to be made at the start.
 	counted sync.Once
+	// stored are the stops that the state has. Whoever uses it has put a value into storing.
+	stored  Stops
+	storing chan struct{}
 }
 
 // lookups say which keys are looked at, and when.
@@ -185,7 +188,7 @@ type stage struct {
 	compares bool
 }
 
-func newRun(cfg *Config, opened Log, released Released) (*run, error) {
+func newRun(cfg *Config, opened Log, stops Stops) (*run, error) {
 	client, err := kube.NewClient(cfg.Target)
 	if err != nil {
 		return nil, err
@@ -215,8 +218,9 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 			contests: waiting.NewContests(),
 		},
 		guards: guards{
-			deletes: guard.NewDeletes(cfg.Limit, released.Deletes), epochs: guard.NewEpochs(cfg.Follow, released.Epoch),
-			resyncs: resyncs.New(),
+			deletes: guard.NewDeletes(cfg.Limit, stops.Deletes, stops.HeldDeletes),
+			epochs:  guard.NewEpochs(cfg.Follow, stops.Epoch, stops.HeldEpoch),
+			resyncs: resyncs.New(), stored: stops, storing: make(chan struct{}, 1),
 		},
 		lookups: lookups{
 			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
@@ -229,18 +233,18 @@ func newRun(cfg *Config, opened Log, released Released) (*run, error) {
 	return r, nil
 }
 
-// loadState waits for what a person has released.
-func (p *Replica) loadState(ctx context.Context) (Released, error) {
+// loadState waits for the stops of before.
+func (p *Replica) loadState(ctx context.Context) (Stops, error) {
 	defer p.setStarting(nil)
 	for backoff := (kube.Backoff{}); ; {
-		released, err := p.cfg.State.Load(ctx)
+		stops, err := p.cfg.State.Load(ctx)
 		if err == nil {
-			return released, nil
+			return stops, nil
 		}
 		p.setStarting(err)
 		p.cfg.Logger.Warn("the replica waits for its state", slog.Any("error", err))
 		if err := backoff.Wait(ctx, err); err != nil {
-			return Released{}, err
+			return Stops{}, err
 		}
 	}
 }
@@ -297,7 +301,7 @@ func (r *run) read(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := r.source.Read(ctx, event.Reading{
-		Span: event.Span{Start: event.Start{Newest: true}, Follow: true},
+		Span: event.Span{Start: event.Start{Newest: true}, Follow: true}, Copies: true,
 		// What a message begins outlives the connection that has brought it.
 		Each: func(_ context.Context, m event.Message) error {
 			if err := context.Cause(ctx); err != nil {

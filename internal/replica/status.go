@@ -160,12 +160,9 @@ func (p *Replica) Resume(ctx context.Context) error {
 	if r == nil {
 		return errNotRunning
 	}
-	released := Released{Deletes: r.deletes.Confirmed(), Epoch: r.epochs.Confirmed()}
-	if err := p.cfg.State.Store(ctx, released); err != nil {
+	if err := r.release(ctx); err != nil {
 		return err
 	}
-	r.deletes.Release(released.Deletes)
-	r.epochs.Release(released.Epoch)
 	for id, row := range r.table.All() {
 		if row.Desired.Claim != keys.Unknown {
 			r.enqueue(id)

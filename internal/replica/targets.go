@@ -24,6 +24,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
@@ -467,8 +468,18 @@ func (r *run) actualOf(res *selection.Resource, key keys.Key, object map[string]
 	a.Origin = originOf(member(metadata, "annotations", clean.OriginUID))
 	// What is unreadable is older than all else.
 	a.Applied, _ = sequence.Parse(member(metadata, "annotations", clean.OriginSequence))
+	a.Replaced = isReplaced(metadata)
 	a.Digest = digestOf(res, key, object)
 	return a
+}
+
+// isReplaced reports whether managedFields have fields that the replica has written by PUT or POST.
+func isReplaced(metadata map[string]any) bool {
+	entries, _ := metadata["managedFields"].([]any)
+	return slices.ContainsFunc(entries, func(v any) bool {
+		entry, _ := v.(map[string]any)
+		return entry["manager"] == write.Manager && entry["operation"] == "Update"
+	})
 }
 
 // digestOf stands for what an object of the target says, apart from what the API server adds. It changes the object.

@@ -117,7 +117,8 @@ func TestWake_looks_again_when_an_owner_comes(t *testing.T) {
 	g.woken("the owner is there")
 	wanted, _, _ = g.object().desired(t.Context())
 	assert.NotNil(t, wanted)
-	refers := map[string]any{"metadata": map[string]any{"ownerReferences": []any{map[string]any{"uid": uidOf("owner")}}}}
+	owner := map[string]any{"name": "owner", "uid": uidOf("owner")}
+	refers := map[string]any{"metadata": map[string]any{"ownerReferences": []any{owner}}}
 	assert.Equal(t, later, g.object().parkForOwner(refers, ""), "it has come before the object was parked")
 }
 

@@ -109,7 +109,7 @@ func replicaState(cfg *config.Config, c *config.Replica, api *rest.Config) (repl
 }
 
 // nameOf is the name of what a replica has outside of its file: a ConfigMap, a consumer of NATS and a group of Kafka.
-func nameOf(c *config.Replica) string { return "kube-eventbridge-replica-" + c.Name }
+func nameOf(c *config.Replica) string { return clean.StatePrefix + c.Name }
 
 // groupAndPlural returns the group of a resource, "*" for all, and its plural, empty for all.
 func groupAndPlural(n value.ResourceName) (group, plural string, err error) {
@@ -149,11 +149,13 @@ func openReplicaLog(c *config.Replica, perObject bool, log *slog.Logger) (replic
 	return OpenLog(ReplicaLog(c), r)
 }
 
-// hasOwnSubject reports whether the subject of an event has its resource, namespace and name, as the default template
-// gives it.
+// hasOwnSubject reports whether the subject of an event has its cluster, group, resource, namespace and name, as the
+// default template gives it.
 func hasOwnSubject(e *event.Event) bool {
 	tokens := strings.Split(e.Subject, ".")
-	if len(tokens) != 6 || tokens[0] != "k8s" || tokens[3] != e.Resource {
+	if len(tokens) != 6 || tokens[0] != "k8s" || tokens[3] != e.Resource ||
+		tokens[1] != strings.ReplaceAll(e.Attr("clustername"), ".", "_") ||
+		tokens[2] != strings.ReplaceAll(cmp.Or(e.Group, "core"), ".", "_") {
 		return false
 	}
 	name, namespace := e.Attr("name"), cmp.Or(e.Attr("namespace"), "_")

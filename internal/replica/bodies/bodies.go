@@ -111,29 +111,30 @@ func (b *Bodies) Get(ctx context.Context, position uint64) (*event.Event, error)
 }
 
 // mostPatches bounds how many patches are put together.
-const mostPatches = 100
+const mostPatches = 1000
 
 // Whole returns the event with the whole object: of a merge patch together with what it applies to. It returns nil if
-// the log does not have that.
-func (b *Bodies) Whole(ctx context.Context, e *event.Event) *event.Event {
+// the log does not have that. Redacted: values are replaced in the event, or in what it applies to.
+func (b *Bodies) Whole(ctx context.Context, e *event.Event) (whole *event.Event, redacted bool) {
 	chain := []*event.Event{e}
 	for e.Attr("payload") == "merge-patch" {
 		m := b.log.Before(ctx, &e.Message)
 		if m == nil || len(chain) > mostPatches {
-			return nil
+			return nil, false
 		}
 		before, err := event.Decode(*m)
 		if err != nil || !e.AppliesTo(before) {
-			return nil
+			return nil, false
 		}
 		chain = append(chain, before)
 		e = before
 	}
+	redacted = slices.ContainsFunc(chain, func(e *event.Event) bool { return e.Attr("redacted") == "true" })
 	for i := len(chain) - 2; i >= 0; i-- {
 		e = event.Fold(chain[i], e)
 	}
 	if _, _, ok := e.States(); !ok {
-		return nil
+		return nil, false
 	}
-	return e
+	return e, redacted
 }

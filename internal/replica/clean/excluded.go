@@ -95,6 +95,13 @@ var Singles = []Single{
 		(*Rules).Replicated,
 	},
 	{
+		[]schema.GroupResource{{Resource: "configmaps"}}, "what a replica keeps, `kube-eventbridge-replica-*`",
+		"It says what a person has released in the cluster where the replica writes.",
+		func(_ *Rules, _ schema.GroupResource, o map[string]any) bool {
+			return strings.HasPrefix(text(in(o, "metadata", "name")), StatePrefix)
+		},
+	},
+	{
 		nil, "an object with a controlling owner, if `owned` is `skip`", "The owner's controller makes it in the target.",
 		func(r *Rules, _ schema.GroupResource, o map[string]any) bool {
 			references, _ := in(o, "metadata", "ownerReferences").([]any)
@@ -205,6 +212,10 @@ var Singles = []Single{
 		},
 	},
 }
+
+// StatePrefix is before the name of a replica in the name of the ConfigMap, the NATS consumer and the Kafka group that
+// it has.
+const StatePrefix = "kube-eventbridge-replica-"
 
 const (
 	leader        = "control-plane.alpha.kubernetes.io/leader"

@@ -100,16 +100,17 @@ func (r *Rules) Retain(resource schema.GroupResource, desired, actual map[string
 
 // Remapped gives the ownerReferences of an object, which [Rules.Object] left as in the source, the uids of the owners
 // in the target. It returns the references of which uid knows none, and then changes nothing: the object has to wait.
-func Remapped(object map[string]any, uid func(source types.UID) (target types.UID, ok bool)) (
-	missing []map[string]any,
-) {
+func Remapped(
+	object map[string]any, uid func(source types.UID, name string) (target types.UID, ok bool),
+) (missing []map[string]any) {
 	metadata, _ := object["metadata"].(map[string]any)
 	references, _ := metadata["ownerReferences"].([]any)
 	uids := make([]types.UID, len(references))
 	for i, v := range references {
 		reference, _ := v.(map[string]any)
 		var ok bool
-		if uids[i], ok = uid(types.UID(text(reference["uid"]))); !ok {
+		uids[i], ok = uid(types.UID(text(reference["uid"])), text(reference["name"]))
+		if !ok {
 			missing = append(missing, reference)
 		}
 	}

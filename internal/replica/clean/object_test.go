@@ -123,7 +123,7 @@ status: {ready: true}`
 	}
 
 	known := map[types.UID]types.UID{"o": "o2"}
-	uid := func(source types.UID) (types.UID, bool) { target, ok := known[source]; return target, ok }
+	uid := func(source types.UID, _ string) (types.UID, bool) { target, ok := known[source]; return target, ok }
 	object = decoded(t, text)
 	assert.Equal(t, []map[string]any{{"uid": "p"}}, Remapped(object, uid))
 	assert.Equal(t, decoded(t, text), object, "an object with a missing owner waits as it is")
@@ -309,7 +309,7 @@ func TestObject_changes_nothing_the_second_time_and_takes_any_shape(t *testing.T
 		resource := all.Draw(t, "resource")
 		object := shaped(t, resource)
 		r.Skips(resource, object)
-		Remapped(copied(object).(map[string]any), func(types.UID) (types.UID, bool) { return "x", true })
+		Remapped(copied(object).(map[string]any), func(types.UID, string) (types.UID, bool) { return "x", true })
 		actual, source := shaped(t, resource), copied(object["metadata"])
 		if r.Object(resource, object) != nil {
 			return

@@ -5,7 +5,6 @@
 package guard
 
 import (
-	"maps"
 	"sync"
 	"time"
 )
@@ -43,12 +42,16 @@ type Deletes struct {
 	gone map[int64]int
 	// newest is when the object ended that ended last.
 	newest time.Time
-	held   bool
+	// confirmed is what Confirmed returned last, and since is gone of what ended after that.
+	confirmed time.Time
+	since     map[int64]int
+	held      bool
 }
 
-// NewDeletes returns a guard that has counted nothing. Ends up to released were confirmed.
-func NewDeletes(limit Limit, released time.Time) *Deletes {
-	return &Deletes{limit: limit, released: released, gone: make(map[int64]int)}
+// NewDeletes returns a guard that has counted nothing. Ends up to released were confirmed. Held: it refuses until
+// Release.
+func NewDeletes(limit Limit, released time.Time, held bool) *Deletes {
+	return &Deletes{limit: limit, released: released, held: held, gone: make(map[int64]int)}
 }
 
 // Went counts an object that ended at a time.
@@ -63,10 +66,18 @@ func (d *Deletes) count(at time.Time, n int) {
 	if n > 0 && at.After(d.newest) {
 		d.newest = at
 	}
-	if minute := at.Unix() / 60; at.After(d.released) {
-		if d.gone[minute] += n; d.gone[minute] <= 0 {
-			delete(d.gone, minute)
-		}
+	if at.After(d.released) {
+		add(d.gone, at, n)
+	}
+	if d.since != nil && at.After(d.confirmed) {
+		add(d.since, at, n)
+	}
+}
+
+func add(counts map[int64]int, at time.Time, n int) {
+	minute := at.Unix() / 60
+	if counts[minute] += n; counts[minute] <= 0 {
+		delete(counts, minute)
 	}
 }
 
@@ -98,16 +109,20 @@ func (d *Deletes) Held() bool {
 func (d *Deletes) Confirmed() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.confirmed = d.released
 	if d.held && d.newest.After(d.released) {
-		return d.newest
+		d.confirmed, d.since = d.newest, make(map[int64]int)
 	}
-	return d.released
+	return d.confirmed
 }
 
-// Release allows the deletion of what ended up to a time, and counts what comes behind it.
-func (d *Deletes) Release(upTo time.Time) {
+// Release allows the deletion of what ended up to the time that Confirmed returned last, and counts what ended behind
+// it.
+func (d *Deletes) Release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.released, d.held = upTo, false
-	maps.DeleteFunc(d.gone, func(minute int64, _ int) bool { return minute*60 <= upTo.Unix() })
+	if d.since != nil {
+		d.gone, d.since = d.since, nil
+	}
+	d.released, d.held = d.confirmed, false
 }

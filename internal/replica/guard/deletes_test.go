@@ -19,7 +19,7 @@ func TestLimit(t *testing.T) {
 }
 
 func TestDeletes_hold_above_the_limit_until_they_are_released(t *testing.T) {
-	d := NewDeletes(Limit{Count: 10}, time.Time{})
+	d := NewDeletes(Limit{Count: 10}, time.Time{}, false)
 	for i := range 10 {
 		d.Went(noon.Add(time.Duration(i) * time.Minute))
 	}
@@ -30,8 +30,11 @@ func TestDeletes_hold_above_the_limit_until_they_are_released(t *testing.T) {
 	assert.False(t, d.Allows(noon, 100), "once it holds, it holds for all")
 	assert.True(t, d.Held())
 
-	again := NewDeletes(Limit{Count: 10}, d.Confirmed())
-	d.Release(d.Confirmed())
+	held := NewDeletes(Limit{Count: 1000}, time.Time{}, true)
+	assert.False(t, held.Allows(noon, 100), "so it does in the next process, whatever the limit is there")
+
+	again := NewDeletes(Limit{Count: 10}, d.Confirmed(), false)
+	d.Release()
 	for _, d := range []*Deletes{d, again} {
 		assert.False(t, d.Held())
 		assert.True(t, d.Allows(noon.Add(10*time.Minute), 100), "a person has released it, also for the next process")
@@ -42,8 +45,23 @@ func TestDeletes_hold_above_the_limit_until_they_are_released(t *testing.T) {
 	}
 }
 
+func TestDeletes_release_only_what_a_person_was_told(t *testing.T) {
+	d := NewDeletes(Limit{Count: 10}, time.Time{}, false)
+	for range 11 {
+		d.Went(noon)
+	}
+	assert.False(t, d.Allows(noon, 100))
+	confirmed := d.Confirmed()
+	for range 11 {
+		d.Went(noon.Add(time.Second)) // while that is stored
+	}
+	d.Release()
+	assert.True(t, d.Allows(confirmed, 100))
+	assert.False(t, d.Allows(noon.Add(time.Second), 100))
+}
+
 func TestDeletes_count_an_hour_of_the_log(t *testing.T) {
-	d := NewDeletes(Limit{Count: 10}, time.Time{})
+	d := NewDeletes(Limit{Count: 10}, time.Time{}, false)
 	for range 10 {
 		d.Went(noon)
 	}
@@ -52,7 +70,7 @@ func TestDeletes_count_an_hour_of_the_log(t *testing.T) {
 }
 
 func TestDeletes_do_not_count_what_came_back(t *testing.T) {
-	d := NewDeletes(Limit{Count: 10}, time.Time{})
+	d := NewDeletes(Limit{Count: 10}, time.Time{}, false)
 	for i := range 100 {
 		d.Went(noon.Add(time.Duration(i) * time.Second))
 		d.CameBack(noon.Add(time.Duration(i) * time.Second))
@@ -64,7 +82,7 @@ func TestDeletes_do_not_count_what_came_back(t *testing.T) {
 func TestDeletes_are_counted_in_any_order(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		minutes := rapid.SliceOfN(rapid.IntRange(0, 200), 0, 60).Draw(t, "minutes")
-		a, b := NewDeletes(Limit{Count: 10}, time.Time{}), NewDeletes(Limit{Count: 10}, time.Time{})
+		a, b := NewDeletes(Limit{Count: 10}, time.Time{}, false), NewDeletes(Limit{Count: 10}, time.Time{}, false)
 		for i := range minutes {
 			a.Went(noon.Add(time.Duration(minutes[i]) * time.Minute))
 			b.Went(noon.Add(time.Duration(minutes[len(minutes)-1-i]) * time.Minute))

@@ -30,9 +30,13 @@ type Part struct {
 	Namespace string
 }
 
-// NewEpochs returns a guard that follows every epoch, or those up to released, which a person has confirmed.
-func NewEpochs(follow bool, released uint64) *Epochs {
-	return &Epochs{follow: follow, released: released, began: make(map[Part]uint64)}
+// NewEpochs returns a guard that follows every epoch, or those up to released, which a person has confirmed. It stops
+// the replica at once if held is not 0.
+func NewEpochs(follow bool, released, held uint64) *Epochs {
+	if follow {
+		held = 0
+	}
+	return &Epochs{follow: follow, released: released, held: held, began: make(map[Part]uint64)}
 }
 
 // Note says that a part of the source has an epoch that began with such a gap.

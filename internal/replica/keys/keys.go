@@ -65,8 +65,9 @@ type Desired struct {
 	Origin uint32
 	// At is when the event was recorded, in the time of the log.
 	At time.Time
-	// Young says of an end that the object was too young for it to count.
-	Young bool
+	// Young says of an end that the object was too young for it to count. LeftOut says that the replica does not write
+	// the object: its end counts only if the target has one of ours all the same. Then it is Counted.
+	Young, LeftOut, Counted bool
 }
 
 // Owner says whose an object of the target cluster is.
@@ -85,10 +86,11 @@ const (
 // Actual is how the target cluster has an object.
 type Actual struct {
 	Owner Owner
-	// Terminating: its deletion has begun.
-	Terminating bool
-	UID         string
-	Version     string
+	// Terminating: its deletion has begun. Replaced: managedFields have fields that the replica has written by PUT or
+	// POST.
+	Terminating, Replaced bool
+	UID                   string
+	Version               string
 	// Applied is the sequence of what the replica has written last.
 	Applied sequence.Sequence
 	// Origin stands for the uid in the source cluster that it was written for.

@@ -27,15 +27,37 @@ type record struct {
 	claim Claim
 	step  uint8
 	ends  uint8
-	marks uint8
+	marks marks
 }
 
 // What marks of a row say.
+// marks are facts that are true or false.
+type marks uint8
+
+func (m marks) has(mark marks) bool { return m&mark != 0 }
+
+func (m *marks) set(mark marks, is bool) {
+	if *m &^= mark; is {
+		*m |= mark
+	}
+}
+
+// The marks of a record.
 const (
 	// swept: the row has not changed since the last Sweep.
-	swept uint8 = 1 << iota
-	// young is [Desired.Young].
+	swept marks = 1 << iota
+	// young, leftOut and counted are members of [Desired].
 	young
+	leftOut
+	counted
+)
+
+// The marks of a have.
+const (
+	// terminating and replaced are members of [Actual], and accepted is one of [Row].
+	terminating marks = 1 << iota
+	replaced
+	accepted
 )
 
 // have is what the target has of a row.
@@ -46,7 +68,7 @@ type have struct {
 	writtenFor              uint32
 	owner                   Owner
 	step                    uint8
-	terminating, accepted   bool
+	marks                   marks
 }
 
 // oddity is an identity that is no uuid and no number, as aggregated API servers may give.
@@ -61,22 +83,21 @@ func (r *record) sequence() sequence.Sequence {
 func (r *record) desired() Desired {
 	return Desired{
 		Claim: r.claim, Position: r.position, Origin: r.origin, At: timeOf(r.at), Young: r.is(young),
+		LeftOut: r.is(leftOut), Counted: r.is(counted),
 		Sequence: r.sequence(),
 	}
 }
 
-func (r *record) is(mark uint8) bool { return r.marks&mark != 0 }
+func (r *record) is(mark marks) bool { return r.marks.has(mark) }
 
-func (r *record) mark(mark uint8, is bool) {
-	if r.marks &^= mark; is {
-		r.marks |= mark
-	}
-}
+func (r *record) mark(mark marks, is bool) { r.marks.set(mark, is) }
 
 func (r *record) setDesired(d Desired) {
 	r.claim, r.position, r.origin, r.at = d.Claim, d.Position, d.Origin, millis(d.At)
 	r.epoch, r.version, r.step = d.Epoch, d.Version, d.Step
 	r.mark(young, d.Young)
+	r.mark(leftOut, d.LeftOut)
+	r.mark(counted, d.Counted)
 }
 
 // untold reports whether an object that may exist was not told by the resync of a mark or a later one.
@@ -91,9 +112,11 @@ func (h *have) applied() sequence.Sequence {
 // set sets what the target cluster has, and returns what there is no room for.
 func (h *have) set(a Actual) (left oddity, odd bool) {
 	*h = have{
-		owner: a.Owner, terminating: a.Terminating, writtenFor: a.Origin, digest: a.Digest,
+		owner: a.Owner, writtenFor: a.Origin, digest: a.Digest,
 		epoch: a.Applied.Epoch, version: a.Applied.Version, step: a.Applied.Step,
 	}
+	h.marks.set(terminating, a.Terminating)
+	h.marks.set(replaced, a.Replaced)
 	uid, err := uuid.Parse(a.UID)
 	version, notNumber := strconv.ParseUint(a.Version, 10, 64)
 	if err != nil || uid.String() != a.UID || notNumber != nil {
@@ -106,7 +129,7 @@ func (h *have) set(a Actual) (left oddity, odd bool) {
 // actual returns what the target has, without its identity if that is odd.
 func (h *have) actual() Actual {
 	return Actual{
-		Owner: h.owner, Terminating: h.terminating, Origin: h.writtenFor, Digest: h.digest, Applied: h.applied(),
+		Owner: h.owner, Terminating: h.marks.has(terminating), Replaced: h.marks.has(replaced), Origin: h.writtenFor, Digest: h.digest, Applied: h.applied(),
 		UID: h.uid.String(), Version: strconv.FormatUint(h.resourceVersion, 10),
 	}
 }

@@ -73,13 +73,31 @@ func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, lea
 	}
 	// A deletion that is told again does not move its time.
 	if r.claim == Gone && d.Claim == Gone && before.Sequence == d.Sequence {
-		d.At, d.Young = before.At, before.Young
+		d.At, d.Young, d.LeftOut = before.At, before.Young, before.LeftOut
 	}
+	// An object that is to be deleted is counted once, however often it is told.
+	d.Counted = before.Counted && before.Claim == d.Claim && before.Origin == d.Origin
 	t.desire(r, d)
 	if t.byOrigin != nil && d.Claim.Exists() {
 		t.byOrigin[d.Origin] = id
 	}
 	return id, before, true
+}
+
+// CountEnd says that the deletion of an object counts. It is false if that was said before.
+func (t *Table) CountEnd(k Key) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, found := t.rows.find(k)
+	if !found {
+		return false
+	}
+	r := t.rows.row(id)
+	if r.is(counted) {
+		return false
+	}
+	r.mark(counted, true)
+	return true
 }
 
 // Untold reports whether Prune would claim that the object of a row is gone.
@@ -119,9 +137,9 @@ func (t *Table) Observe(k Key, a Actual) (id ID, changed bool) {
 	}
 	same := was.Owner == a.Owner && was.Applied == a.Applied && was.Digest == a.Digest && was.UID == a.UID &&
 		was.Terminating == a.Terminating
-	accepted := before.Accepted && same
-	t.set(id, a, accepted)
-	return id, !accepted
+	right := before.Accepted && same
+	t.set(id, a, right)
+	return id, !right
 }
 
 // Written records what the API server has answered to a write of the replica: its content is accepted. Ends is that of
@@ -158,8 +176,8 @@ func (t *Table) Accept(id ID, digest uint64) bool {
 	if h == nil {
 		return false
 	}
-	h.accepted = h.digest == digest
-	return h.accepted
+	h.marks.set(accepted, h.digest == digest)
+	return h.marks.has(accepted)
 }
 
 // Vanish records that the target has no object any more that is the replica's: the one with the uid has ended, or any
@@ -295,7 +313,7 @@ func (t *Table) get(id ID) Row {
 	}
 	row := Row{Key: t.rows.names.key(r.name), Desired: r.desired(), Ends: r.ends}
 	if h := t.have(r); h != nil {
-		row.Actual, row.Accepted = h.actual(), h.accepted
+		row.Actual, row.Accepted = h.actual(), h.marks.has(accepted)
 		if o, odd := t.odd[id]; odd {
 			row.Actual.UID, row.Actual.Version = o.uid, o.version
 		}
@@ -312,7 +330,7 @@ func (t *Table) desire(r *record, d Desired) {
 	r.mark(swept, false)
 }
 
-func (t *Table) set(id ID, a Actual, accepted bool) {
+func (t *Table) set(id ID, a Actual, right bool) {
 	r := t.rows.row(id)
 	if h := t.have(r); h != nil && h.owner == Ours {
 		t.ours[r.claim]--
@@ -336,7 +354,7 @@ func (t *Table) set(id ID, a Actual, accepted bool) {
 	if left, odd := h.set(a); odd {
 		t.odd[id] = left
 	}
-	h.accepted = accepted
+	h.marks.set(accepted, right)
 }
 
 // older reports whether version a comes before b; what does not compare does not.

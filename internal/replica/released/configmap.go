@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package released keeps what a person has released of a replica.
+// Package released keeps what guards of a replica have stopped, and what a person has released of that.
 package released
 
 import (
@@ -25,39 +25,51 @@ type ConfigMap struct {
 }
 
 const (
-	deletesKey = "deletes"
-	epochKey   = "epoch"
+	deletesKey     = "deletes"
+	epochKey       = "epoch"
+	heldDeletesKey = "heldDeletes"
+	heldEpochKey   = "heldEpoch"
 )
 
 // Load implements [replica.State].
-func (c *ConfigMap) Load(ctx context.Context) (r replica.Released, err error) {
+func (c *ConfigMap) Load(ctx context.Context) (s replica.Stops, err error) {
 	stored, err := c.Client.Get(ctx, c.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return r, nil
+		return s, nil
 	case err != nil:
-		return r, fmt.Errorf("read ConfigMap %s: %w", c.Name, err)
+		return s, fmt.Errorf("read ConfigMap %s: %w", c.Name, err)
 	}
-	var bad, worse error
+	var bad, worse, worst error
 	if text := stored.Data[deletesKey]; text != "" {
-		r.Deletes, bad = time.Parse(time.RFC3339Nano, text)
+		s.Deletes, bad = time.Parse(time.RFC3339Nano, text)
 	}
 	if text := stored.Data[epochKey]; text != "" {
-		r.Epoch, worse = strconv.ParseUint(text, 10, 64)
+		s.Epoch, worse = strconv.ParseUint(text, 10, 64)
 	}
-	if err := errors.Join(bad, worse); err != nil {
-		return replica.Released{}, fmt.Errorf("read ConfigMap %s: %w; delete it if nothing shall be released", c.Name, err)
+	if text := stored.Data[heldEpochKey]; text != "" {
+		s.HeldEpoch, worst = strconv.ParseUint(text, 10, 64)
 	}
-	return r, nil
+	s.HeldDeletes = stored.Data[heldDeletesKey] == "true"
+	if err := errors.Join(bad, worse, worst); err != nil {
+		return replica.Stops{}, fmt.Errorf("read ConfigMap %s: %w; delete it if nothing shall be released", c.Name, err)
+	}
+	return s, nil
 }
 
 // Store implements [replica.State].
-func (c *ConfigMap) Store(ctx context.Context, r replica.Released) error {
+func (c *ConfigMap) Store(ctx context.Context, s replica.Stops) error {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.Name}, Data: map[string]string{
-		epochKey: strconv.FormatUint(r.Epoch, 10),
+		epochKey: strconv.FormatUint(s.Epoch, 10),
 	}}
-	if !r.Deletes.IsZero() {
-		m.Data[deletesKey] = r.Deletes.UTC().Format(time.RFC3339Nano)
+	if !s.Deletes.IsZero() {
+		m.Data[deletesKey] = s.Deletes.UTC().Format(time.RFC3339Nano)
+	}
+	if s.HeldDeletes {
+		m.Data[heldDeletesKey] = "true"
+	}
+	if s.HeldEpoch != 0 {
+		m.Data[heldEpochKey] = strconv.FormatUint(s.HeldEpoch, 10)
 	}
 	_, err := c.Client.Update(ctx, m, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {

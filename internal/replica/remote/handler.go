@@ -8,6 +8,7 @@ package remote
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -88,14 +89,18 @@ func resume(replicas []*replica.Replica, r *http.Request) (code int, err error) 
 		}
 	}
 	wanted, found := query[paramReplica], false
+	var failed []error
 	for _, one := range replicas {
 		if len(wanted) > 0 && !slices.Contains(wanted, one.Name()) {
 			continue
 		}
 		found = true
 		if err := one.Resume(r.Context()); err != nil {
-			return http.StatusServiceUnavailable, fmt.Errorf("resume %s: %w", one.Name(), err)
+			failed = append(failed, fmt.Errorf("resume %s: %w", one.Name(), err))
 		}
+	}
+	if err := errors.Join(failed...); err != nil {
+		return http.StatusServiceUnavailable, err
 	}
 	if !found {
 		var names []string
