@@ -164,7 +164,21 @@ func (o *object) adopt(ctx context.Context, wanted map[string]any) result {
 		return o.after(ctx, plan.Change, a, wanted)
 	}
 	o.row.Actual.Version = a.ResourceVersion
+	if !o.retainIgnored(wanted, a) {
+		return later
+	}
 	return o.apply(ctx, wanted)
+}
+
+// retainIgnored adds to what is applied the fields that belong to the target, as an answer has them: an apply without
+// them would remove those that the replica owns. It is false if the answer has no object.
+func (o *object) retainIgnored(wanted map[string]any, a write.Answer) bool {
+	actual, err := decode(a.Object)
+	if err != nil {
+		return false
+	}
+	o.res.Rules(o.row.Namespace).RetainIgnored(wanted, actual)
+	return true
 }
 
 // apply writes wanted over the object as it is known.

@@ -69,6 +69,9 @@ func (r learning) learnObject(res *selection.Resource, e *event.Event) {
 	if !learned {
 		return
 	}
+	if desired.Claim.Exists() && desired.Origin != before.Origin {
+		r.contests.Forget(id)
+	}
 	r.count(before, desired)
 	r.bodies.Drop(before.Position)
 	r.bodies.Put(e)

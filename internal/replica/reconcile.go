@@ -240,6 +240,12 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 	if o.row.Actual.Replaced && (do == plan.Change || do == plan.Verify) {
 		return o.adopt(ctx, wanted) // an apply would not remove what the source does not have any more
 	}
+	if o.row.Actual.OwnsIgnored && (do == plan.Change || do == plan.Verify) {
+		a, err := o.target.Get(ctx, o.place())
+		if err != nil || a.Outcome != write.Done || !o.retainIgnored(wanted, a) {
+			return later
+		}
+	}
 	body, err := json.Marshal(wanted)
 	if err != nil {
 		return o.park(waiting.Invalid, err.Error())

@@ -468,18 +468,26 @@ func (r *run) actualOf(res *selection.Resource, key keys.Key, object map[string]
 	a.Origin = originOf(member(metadata, "annotations", clean.OriginUID))
 	// What is unreadable is older than all else.
 	a.Applied, _ = sequence.Parse(member(metadata, "annotations", clean.OriginSequence))
-	a.Replaced = isReplaced(metadata)
+	manages(metadata, func(operation string, fieldsV1 map[string]any) {
+		a.Replaced = a.Replaced || operation == "Update"
+		a.OwnsIgnored = a.OwnsIgnored || res.Rules(key.Namespace).IgnoresAny(fieldsV1)
+	})
 	a.Digest = digestOf(res, key, object)
 	return a
 }
 
-// isReplaced reports whether managedFields have fields that the replica has written by PUT or POST.
-func isReplaced(metadata map[string]any) bool {
+// manages calls f with the entries of managedFields that are of the replica.
+func manages(metadata map[string]any, f func(operation string, fieldsV1 map[string]any)) {
 	entries, _ := metadata["managedFields"].([]any)
-	return slices.ContainsFunc(entries, func(v any) bool {
+	for _, v := range entries {
 		entry, _ := v.(map[string]any)
-		return entry["manager"] == write.Manager && entry["operation"] == "Update"
-	})
+		if entry["manager"] != write.Manager {
+			continue
+		}
+		operation, _ := entry["operation"].(string)
+		fieldsV1, _ := entry["fieldsV1"].(map[string]any)
+		f(operation, fieldsV1)
+	}
 }
 
 // digestOf stands for what an object of the target says, apart from what the API server adds. It changes the object.

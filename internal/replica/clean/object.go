@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,9 +94,32 @@ func (r *Rules) Retain(resource schema.GroupResource, desired, actual map[string
 			fill(desired, actual, trimmed(p))
 		}
 	}
+	r.RetainIgnored(desired, actual)
+}
+
+// RetainIgnored is [Rules.Retain], of what Ignore names alone.
+func (r *Rules) RetainIgnored(desired, actual map[string]any) {
 	for _, p := range r.Ignore {
 		fill(desired, actual, trimmed(p))
 	}
+}
+
+// IgnoresAny reports whether Ignore names one of the fields of an entry of managedFields, in the form FieldsV1.
+func (r *Rules) IgnoresAny(fieldsV1 map[string]any) bool {
+	return slices.ContainsFunc(r.Ignore, func(p jsonscan.Path) bool { return hasField(fieldsV1, trimmed(p)) })
+}
+
+func hasField(fieldsV1 map[string]any, steps []jsonscan.Step) bool {
+	if len(steps) == 0 {
+		return true
+	}
+	for name, v := range fieldsV1 {
+		below, _ := v.(map[string]any)
+		if (steps[0].Every && name != "." || name == "f:"+steps[0].Name) && hasField(below, steps[1:]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Remapped gives the ownerReferences of an object, which [Rules.Object] left as in the source, the uids of the owners

@@ -87,8 +87,8 @@ const (
 type Actual struct {
 	Owner Owner
 	// Terminating: its deletion has begun. Replaced: managedFields have fields that the replica has written by PUT or
-	// POST.
-	Terminating, Replaced bool
+	// POST. OwnsIgnored: it owns fields that it does not write any more, as the target's.
+	Terminating, Replaced, OwnsIgnored bool
 	UID                   string
 	Version               string
 	// Applied is the sequence of what the replica has written last.

@@ -54,9 +54,10 @@ const (
 
 // The marks of a have.
 const (
-	// terminating and replaced are members of [Actual], and accepted is one of [Row].
+	// Accepted is a member of [Row], and the others are of [Actual].
 	terminating marks = 1 << iota
 	replaced
+	ownsIgnored
 	accepted
 )
 
@@ -117,6 +118,7 @@ func (h *have) set(a Actual) (left oddity, odd bool) {
 	}
 	h.marks.set(terminating, a.Terminating)
 	h.marks.set(replaced, a.Replaced)
+	h.marks.set(ownsIgnored, a.OwnsIgnored)
 	uid, err := uuid.Parse(a.UID)
 	version, notNumber := strconv.ParseUint(a.Version, 10, 64)
 	if err != nil || uid.String() != a.UID || notNumber != nil {
@@ -129,7 +131,8 @@ func (h *have) set(a Actual) (left oddity, odd bool) {
 // actual returns what the target has, without its identity if that is odd.
 func (h *have) actual() Actual {
 	return Actual{
-		Owner: h.owner, Terminating: h.marks.has(terminating), Replaced: h.marks.has(replaced), Origin: h.writtenFor, Digest: h.digest, Applied: h.applied(),
+		Owner: h.owner, Terminating: h.marks.has(terminating), Replaced: h.marks.has(replaced),
+		OwnsIgnored: h.marks.has(ownsIgnored), Origin: h.writtenFor, Digest: h.digest, Applied: h.applied(),
 		UID: h.uid.String(), Version: strconv.FormatUint(h.resourceVersion, 10),
 	}
 }

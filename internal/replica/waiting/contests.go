@@ -33,6 +33,13 @@ func (c *Contests) Add(id keys.ID, now time.Time) {
 	c.times[id] = append(lately(c.times[id], now), now)
 }
 
+// Forget forgets what was counted of an object: the source has another one under its name.
+func (c *Contests) Forget(id keys.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.times, id)
+}
+
 // Has reports whether an object is contested.
 func (c *Contests) Has(id keys.ID, now time.Time) bool {
 	c.mu.Lock()
