@@ -74,6 +74,7 @@ func TestReplica_of_a_log_that_is_written_by_hand(t *testing.T) {
 	for name, test := range map[string]func(*written){
 		"a detached copy that goes is made again":           detachedCopyGoes,
 		"who deletes a copy again and again wins":           deletesAgain,
+		"an object that was contested is made again":        contestedIsMadeAgain,
 		"two replicas that adopt do not fight":              adoptersFight,
 		"a field that another manager gives up is written":  fieldGivenUp,
 		"a namespace that ends and comes back":              namespaceComesBack,
@@ -123,6 +124,22 @@ func deletesAgain(w *written) {
 	parked(w.t, r, "contested", 1)
 	w.log.Append(ended(w.ns, "a", 1, 11))
 	parked(w.t, r, "contested", 0)
+}
+
+func contestedIsMadeAgain(w *written) {
+	w.log.Append(is(w.ns, "a", "1", 1, 10))
+	r, _ := w.run(func(c *replica.Config) { c.Force = true })
+	awaitValues(w.t, w.to, w.ns, "a=1")
+	for range 3 {
+		settled(w.t, r)
+		create(w.t, w.to, w.ns, "a=theirs")
+		awaitValues(w.t, w.to, w.ns, "a=1")
+	}
+	settled(w.t, r)
+	e := is(w.ns, "a", "2", 1, 20)
+	e.UID = "another"
+	w.log.Append(ended(w.ns, "a", 1, 19), e)
+	awaitValues(w.t, w.to, w.ns, "a=2")
 }
 
 func adoptersFight(w *written) {
