@@ -127,19 +127,19 @@ func deletesAgain(w *written) {
 }
 
 func contestedIsMadeAgain(w *written) {
-	w.log.Append(is(w.ns, "a", "1", 1, 10))
+	w.log.Append(is(w.ns, "c", "1", 1, 10))
 	r, _ := w.run(func(c *replica.Config) { c.Force = true })
-	awaitValues(w.t, w.to, w.ns, "a=1")
+	awaitValues(w.t, w.to, w.ns, "c=1")
 	for range 3 {
 		settled(w.t, r)
-		create(w.t, w.to, w.ns, "a=theirs")
-		awaitValues(w.t, w.to, w.ns, "a=1")
+		create(w.t, w.to, w.ns, "c=theirs")
+		awaitValues(w.t, w.to, w.ns, "c=1")
 	}
 	settled(w.t, r)
-	e := is(w.ns, "a", "2", 1, 20)
+	e := is(w.ns, "c", "2", 1, 20)
 	e.UID = "another"
-	w.log.Append(ended(w.ns, "a", 1, 19), e)
-	awaitValues(w.t, w.to, w.ns, "a=2")
+	w.log.Append(ended(w.ns, "c", 1, 19), e)
+	awaitValues(w.t, w.to, w.ns, "c=2")
 }
 
 func adoptersFight(w *written) {

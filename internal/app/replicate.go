@@ -4,12 +4,10 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,9 +21,9 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/kubemetrics"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/memory"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/rerun"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/status"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/wiring"
 )
@@ -175,72 +173,11 @@ func (p *replicator) lead(ctx context.Context) error {
 // replicate runs all replicas until ctx ends. One that has to end ends alone, and is tried again. It returns an error
 // if all have ended, unless pipelines go on.
 func (p *replicator) replicate(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var group errgroup.Group
-	ended := endings{errs: make([]error, len(p.replicas))}
+	all := make([]rerun.Runner, len(p.replicas))
 	for i, r := range p.replicas {
-		group.Go(func() error {
-			p.keep(ctx, r, func(err error) {
-				if ended.set(i, err); ended.all() != nil && !p.hasPipelines {
-					stop()
-				}
-			})
-			return nil
-		})
+		all[i] = r
 	}
-	_ = group.Wait() // keep returns no error
-	if p.hasPipelines {
-		return nil
-	}
-	return ended.all()
-}
-
-// keep runs a replica until ctx ends. If it has to end, it is tried again, less and less often, without end: what ended
-// it can be cured while others go on. Note is told why it does not run, and nil when it begins again.
-func (p *replicator) keep(ctx context.Context, r *replica.Replica, note func(error)) {
-	log := p.log.With(slog.String("replica", r.Name()))
-	for n := 1; ; n++ {
-		began := time.Now()
-		err := r.Run(ctx)
-		if err == nil {
-			return
-		}
-		if time.Since(began) > maxRetryDelay {
-			n = 1 // it ran well for a while
-		}
-		delay := pause.Backoff(n, retryDelay, maxRetryDelay)
-		log.Error("a replica has ended", slog.String("again in", delay.String()), slog.Any("err", err))
-		note(err)
-		if pause.For(ctx, delay) != nil {
-			return
-		}
-		log.Info("a replica that had ended begins again")
-		note(nil)
-	}
-}
-
-// endings are why replicas do not run. Its methods may be called concurrently.
-type endings struct {
-	mu   sync.Mutex
-	errs []error
-}
-
-// set sets why a replica does not run; nil if it runs.
-func (e *endings) set(i int, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.errs[i] = err
-}
-
-// all returns why all have ended; nil if one runs.
-func (e *endings) all() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if slices.Contains(e.errs, nil) {
-		return nil
-	}
-	return errors.Join(e.errs...)
+	return rerun.All(ctx, p.log, "replica", all, p.hasPipelines)
 }
 
 // listen opens the addresses of the process's servers.

@@ -3,23 +3,18 @@
 package app
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/config"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/remote"
 )
 
@@ -64,52 +59,4 @@ replicas:
 	assert.Contains(t, answer.Body.String(), `"config":"configuration refused`)
 	r.see(t.Context(), fileState{data: text("shop", "debug", "metadata")}, true)
 	assert.Empty(t, p.note())
-}
-
-// A replica that has to end is tried again while others, or pipelines, go on. If none goes on, the process ends.
-func TestReplicator_tries_again(t *testing.T) {
-	// broken returns a replica that cannot read its log, and counts how often it tries.
-	broken := func(tried *int) *replica.Replica {
-		return replica.New(replica.Config{Name: "broken", OpenLog: func(bool) (replica.Log, error) {
-			*tried++
-			return nil, errors.New("no such file")
-		}})
-	}
-	for name, tc := range map[string]struct{ another, hasPipelines bool }{
-		"beside another replica": {another: true},
-		"beside pipelines":       {hasPipelines: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, stop := context.WithCancel(t.Context())
-				tried := 0
-				p := &replicator{log: slog.New(slog.DiscardHandler), replicas: []*replica.Replica{broken(&tried)}}
-				p.hasPipelines = tc.hasPipelines
-				if tc.another {
-					p.replicas = append(p.replicas, replica.New(replica.Config{OpenLog: func(bool) (replica.Log, error) {
-						<-ctx.Done()
-						return nil, ctx.Err()
-					}}))
-				}
-				over := make(chan error, 1)
-				go func() { over <- p.replicate(ctx) }()
-				time.Sleep(retryDelay) //nolint:forbidigo // it is the time of a bubble
-				synctest.Wait()
-				assert.Equal(t, 2, tried, "after the first delay")
-				time.Sleep(24 * time.Hour) //nolint:forbidigo // it is the time of a bubble
-				synctest.Wait()
-				assert.InDelta(t, 24*4+6, tried, 60, "every quarter of an hour at most, and not seldom")
-				assert.Empty(t, over)
-				stop()
-				assert.NoError(t, <-over)
-			})
-		})
-	}
-	t.Run("alone", func(t *testing.T) {
-		p := &replicator{
-			log:      slog.New(slog.DiscardHandler),
-			replicas: []*replica.Replica{broken(new(int)), broken(new(int))},
-		}
-		assert.ErrorContains(t, p.replicate(t.Context()), "no such file\nno such file")
-	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/fields"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
@@ -58,12 +59,12 @@ func (o *object) after(ctx context.Context, do plan.Do, a write.Answer, wanted m
 
 // done records what the API server has made of a write.
 func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted map[string]any) result {
-	object, err := decode(a.Object)
+	object, err := observed.Decode(a.Object)
 	if err != nil { // a deletion that is done answers with a Status, or with the object as it was
 		o.table.Vanish(o.row.Key, o.row.Actual.UID)
 		return again
 	}
-	actual := o.actualOf(o.res, o.row.Key, object)
+	actual := o.observer.Actual(o.res, o.row.Key, object)
 	if do == plan.Delete || do == plan.Recreate {
 		if !actual.Terminating {
 			o.table.Vanish(o.row.Key, o.row.Actual.UID)
@@ -103,11 +104,11 @@ func (o *object) look(ctx context.Context, do plan.Do, wanted map[string]any) re
 		o.table.Vanish(o.row.Key, "")
 		return later // a namespace that is gone, or another leader, may be behind it
 	}
-	object, err := decode(a.Object)
+	object, err := observed.Decode(a.Object)
 	if err != nil {
 		return later
 	}
-	actual := o.actualOf(o.res, o.row.Key, object)
+	actual := o.observer.Actual(o.res, o.row.Key, object)
 	if actual.Owner != keys.Absent {
 		o.table.Fetched(o.id, o.row.Ends, actual)
 		return later
@@ -125,7 +126,7 @@ func (o *object) look(ctx context.Context, do plan.Do, wanted map[string]any) re
 func (o *object) existing(ctx context.Context, actual keys.Actual, wanted map[string]any) result {
 	metadata, _ := wanted["metadata"].(map[string]any)
 	switch {
-	case o.isSource(actual, member(metadata, "annotations", clean.OriginUID)):
+	case o.isSource(actual, observed.Member(metadata, "annotations", clean.OriginUID)):
 		return waits
 	case actual.Terminating:
 		return o.parkAWhile(plan.IsTerminating, "an object of somebody else")
@@ -164,7 +165,7 @@ func (o *object) adopt(ctx context.Context, wanted map[string]any) result {
 		return o.after(ctx, plan.Change, a, wanted)
 	}
 	o.row.Actual.Version = a.ResourceVersion
-	if !o.retainIgnored(wanted, a) {
+	if !retainIgnored(o.res.Rules(o.row.Namespace), wanted, a) {
 		return later
 	}
 	return o.apply(ctx, wanted)
@@ -172,12 +173,12 @@ func (o *object) adopt(ctx context.Context, wanted map[string]any) result {
 
 // retainIgnored adds to what is applied the fields that belong to the target, as an answer has them: an apply without
 // them would remove those that the replica owns. It is false if the answer has no object.
-func (o *object) retainIgnored(wanted map[string]any, a write.Answer) bool {
-	actual, err := decode(a.Object)
+func retainIgnored(rules *clean.Rules, wanted map[string]any, a write.Answer) bool {
+	actual, err := observed.Decode(a.Object)
 	if err != nil {
 		return false
 	}
-	o.res.Rules(o.row.Namespace).RetainIgnored(wanted, actual)
+	rules.RetainIgnored(wanted, actual)
 	return true
 }
 
@@ -257,8 +258,8 @@ func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual 
 	o.counts.Add("status-" + string(a.Outcome))
 	switch a.Outcome {
 	case write.Done:
-		if object, err := decode(a.Object); err == nil {
-			return o.actualOf(o.res, o.row.Key, object), settled
+		if object, err := observed.Decode(a.Object); err == nil {
+			return o.observer.Actual(o.res, o.row.Key, object), settled
 		}
 		return actual, later
 	case write.NoResource, write.Conflict: // without the subresource the status is written with the rest
@@ -299,7 +300,7 @@ func (o *object) remap(wanted map[string]any) (missing string) {
 		return ""
 	}
 	lacking := clean.Remapped(wanted, func(from types.UID, name string) (types.UID, bool) {
-		row, found := o.table.ByOrigin(originOf(string(from))) // other uids may have the same value
+		row, found := o.table.ByOrigin(keys.OriginOf(string(from))) // other uids may have the same value
 		found = found && row.Name == name && (row.Namespace == "" || row.Namespace == o.row.Namespace)
 		return types.UID(row.Actual.UID), found && row.Actual.Owner == keys.Ours
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
@@ -191,12 +192,12 @@ func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Di
 		d.Do = "create"
 		return d
 	}
-	object, err := decode(a.Object)
+	object, err := observed.Decode(a.Object)
 	if err != nil {
 		d.Do, d.Why = "wait", err.Error()
 		return d
 	}
-	actual := o.actualOf(o.res, o.row.Key, object)
+	actual := o.observer.Actual(o.res, o.row.Key, object)
 	if o.isSource(actual, uid) || actual.Owner == keys.Absent && o.cfg.Existing == plan.Refuse {
 		d.Do, d.Why = "wait", string(waiting.Exists)
 		return d

@@ -3,7 +3,6 @@
 package replica
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"time"
@@ -31,8 +30,8 @@ type Config struct {
 
 	// Target is the cluster that is written to.
 	Target *rest.Config
-	// State keeps what a person has released.
-	State State
+	// State keeps what guards have stopped, and what a person has released of that.
+	State guard.State
 
 	// Entries say what is selected.
 	Entries []selection.Entry
@@ -64,24 +63,6 @@ type Log interface {
 	event.Bodies
 	event.Progress
 	Close()
-}
-
-// Stops are what guards have stopped, and what a person has released of that.
-type Stops struct {
-	// Deletes is the time of the log up to which deletes were released, and Epoch the released epoch of the source.
-	Deletes time.Time
-	Epoch   uint64
-	// HeldDeletes: deletes wait for a person. HeldEpoch, if not 0, is the epoch at which all writes do.
-	HeldDeletes bool
-	HeldEpoch   uint64
-}
-
-// State keeps the stops of a replica.
-type State interface {
-	// Load returns what was stored; the zero Stops where nothing was.
-	Load(ctx context.Context) (Stops, error)
-	// Store replaces it.
-	Store(ctx context.Context, s Stops) error
 }
 
 const (

@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 
@@ -46,4 +47,14 @@ func (r *run) stopped(row *keys.Row) bool {
 			slog.Uint64("epoch", r.epochs.Holds()), slog.String("object", row.Name))
 	}
 	return stops
+}
+
+// stop stores what the guards hold, so that a restart holds it too. It returns what comes of an object that waits for
+// that: another look where it cannot be stored.
+func (r *run) stop(ctx context.Context) result {
+	if err := r.keeper.Save(ctx); err != nil {
+		r.said.Do(func() { r.log.Warn("it cannot be stored that the replica is held", slog.Any("error", err)) })
+		return later
+	}
+	return waits
 }

@@ -164,10 +164,10 @@ func TestDesired_puts_many_patches_together(t *testing.T) {
 	}
 }
 
-// Two uids that originOf does not tell apart.
+// Two uids that keys.OriginOf does not tell apart.
 func TestRemap_does_not_take_another_object_for_the_owner(t *testing.T) {
 	const one, two = "0a0a0a0a-0000-4000-8000-00000b214624", "0a0a0a0a-0000-4000-8000-00002843a748"
-	require.Equal(t, originOf(one), originOf(two))
+	require.Equal(t, keys.OriginOf(one), keys.OriginOf(two))
 	rules := must.Get(clean.New(clean.Config{Replica: "r", Selected: []string{"shop"}, Owned: clean.Remap}))(t)
 	g := newRig(t, func(c *Config) { c.Entries[0].Rules = rules })
 	for i, name := range []string{"owner", "stranger"} {
@@ -175,7 +175,7 @@ func TestRemap_does_not_take_another_object_for_the_owner(t *testing.T) {
 		e.UID = []string{one, two}[i]
 		g.tell(e)
 		g.table.Observe(keys.Key{Namespace: "shop", Name: name}, keys.Actual{
-			Owner: keys.Ours, UID: uidOf(name), Version: "10", Applied: e.Sequence, Origin: originOf(e.UID), Digest: 1,
+			Owner: keys.Ours, UID: uidOf(name), Version: "10", Applied: e.Sequence, Origin: keys.OriginOf(e.UID), Digest: 1,
 		})
 	}
 	g.tell(is("a", at(1, 20)))

@@ -4,7 +4,6 @@ package replica
 
 import (
 	"context"
-	"hash/fnv"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
@@ -59,7 +58,7 @@ func (r learning) learnObject(res *selection.Resource, e *event.Event) {
 		return
 	}
 	desired := keys.Desired{
-		Claim: selection.ClaimOf(e), Sequence: seq, Position: e.Position, Origin: originOf(e.Attr("objectuid")),
+		Claim: selection.ClaimOf(e), Sequence: seq, Position: e.Position, Origin: keys.OriginOf(e.Attr("objectuid")),
 		At: e.Time().Truncate(time.Millisecond),
 	}
 	if r.cfg.Ends(desired.Claim) {
@@ -115,11 +114,4 @@ func (r learning) count(before, now keys.Desired) {
 // weighs reports whether an end counts for the limit of deletes.
 func (r learning) weighs(d keys.Desired) bool {
 	return r.cfg.Ends(d.Claim) && !d.Young && (!d.LeftOut || d.Counted)
-}
-
-// originOf stands for a uid of the source.
-func originOf(uid string) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(uid))
-	return h.Sum32()
 }

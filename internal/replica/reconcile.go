@@ -18,6 +18,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
@@ -131,8 +132,8 @@ func (o *object) detached(ctx context.Context, why plan.Reason) result {
 		o.table.Vanish(o.row.Key, o.row.Actual.UID)
 		return again
 	}
-	if object, err := decode(a.Object); err == nil {
-		actual := o.actualOf(o.res, o.row.Key, object)
+	if object, err := observed.Decode(a.Object); err == nil {
+		actual := o.observer.Actual(o.res, o.row.Key, object)
 		if actual.Owner == keys.Absent {
 			o.table.Vanish(o.row.Key, o.row.Actual.UID)
 			return again
@@ -242,7 +243,7 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 	}
 	if o.row.Actual.OwnsIgnored && (do == plan.Change || do == plan.Verify) {
 		a, err := o.target.Get(ctx, o.place())
-		if err != nil || a.Outcome != write.Done || !o.retainIgnored(wanted, a) {
+		if err != nil || a.Outcome != write.Done || !retainIgnored(o.res.Rules(o.row.Namespace), wanted, a) {
 			return later
 		}
 	}
@@ -268,11 +269,11 @@ func (o *object) right(ctx context.Context, wanted map[string]any) bool {
 	if err != nil || a.Outcome != write.Done {
 		return false
 	}
-	object, err := decode(a.Object)
+	object, err := observed.Decode(a.Object)
 	if err != nil {
 		return false
 	}
-	actual := o.actualOf(o.res, o.row.Key, object)
+	actual := o.observer.Actual(o.res, o.row.Key, object)
 	if actual.Owner != keys.Ours || actual.Applied != o.row.Desired.Sequence || !clean.Covers(wanted, object) {
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
@@ -86,7 +87,7 @@ func (o replacing) request(
 	if err != nil || now.Outcome != write.Done {
 		return write.Answer{}, later
 	}
-	actual, err := decode(now.Object)
+	actual, err := observed.Decode(now.Object)
 	if err != nil {
 		return write.Answer{}, later
 	}

@@ -22,11 +22,11 @@ import (
 )
 
 // memory is a [State] that is not stored.
-type memory struct{ Stops }
+type memory struct{ guard.Stops }
 
-func (m *memory) Load(context.Context) (Stops, error) { return m.Stops, nil }
+func (m *memory) Load(context.Context) (guard.Stops, error) { return m.Stops, nil }
 
-func (m *memory) Store(_ context.Context, s Stops) error { m.Stops = s; return nil }
+func (m *memory) Store(_ context.Context, s guard.Stops) error { m.Stops = s; return nil }
 
 // rig is a run whose log and target a test tells by hand. Nothing of it runs.
 type rig struct {
@@ -76,7 +76,7 @@ func (g *rig) synced() {
 // has tells that the target has an object of the replica.
 func (g *rig) has(name string, applied sequence.Sequence) keys.ID {
 	id, _ := g.table.Observe(keys.Key{Namespace: "shop", Name: name}, keys.Actual{
-		Owner: keys.Ours, UID: uidOf(name), Version: "10", Applied: applied, Origin: originOf(uidOf(name)), Digest: 1,
+		Owner: keys.Ours, UID: uidOf(name), Version: "10", Applied: applied, Origin: keys.OriginOf(uidOf(name)), Digest: 1,
 	})
 	return id
 }

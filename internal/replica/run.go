@@ -21,6 +21,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
@@ -147,6 +148,8 @@ type known struct {
 	outstanding *waiting.Outstanding
 	parked      *waiting.Parked
 	contests    *waiting.Contests
+	// observer tells which objects of the target are the replica's.
+	observer observed.Observer
 }
 
 // guards stop what could wipe the target by mistake.
@@ -156,9 +159,7 @@ type guards struct {
 	resyncs *resyncs.Resyncs
 	// counted ends once the deletes are counted that were to be made at the start.
 	counted sync.Once
-	// stored are the stops that the state has. Whoever uses it has put a value into storing.
-	stored  Stops
-	storing chan struct{}
+	keeper  *guard.Keeper
 }
 
 // lookups say which keys are looked at, and when.
@@ -188,7 +189,7 @@ type stage struct {
 	compares bool
 }
 
-func newRun(cfg *Config, opened Log, stops Stops) (*run, error) {
+func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
 	client, err := kube.NewClient(cfg.Target)
 	if err != nil {
 		return nil, err
@@ -209,6 +210,8 @@ func newRun(cfg *Config, opened Log, stops Stops) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+	deletes := guard.NewDeletes(cfg.Limit, stops.Deletes, stops.HeldDeletes)
+	epochs := guard.NewEpochs(cfg.Follow, stops.Epoch, stops.HeldEpoch)
 	r := &run{
 		cfg: cfg, log: cfg.Logger, source: opened, target: target, namespaces: namespaces,
 		selection: selection.New(cfg.Cluster, cfg.Pipeline, cfg.Entries),
@@ -216,11 +219,11 @@ func newRun(cfg *Config, opened Log, stops Stops) (*run, error) {
 			table: keys.New(cfg.remaps()), bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(),
 			parked:   waiting.NewParked(),
 			contests: waiting.NewContests(),
+			observer: observed.Observer{Replica: cfg.Name, Cluster: cfg.Cluster},
 		},
 		guards: guards{
-			deletes: guard.NewDeletes(cfg.Limit, stops.Deletes, stops.HeldDeletes),
-			epochs:  guard.NewEpochs(cfg.Follow, stops.Epoch, stops.HeldEpoch),
-			resyncs: resyncs.New(), stored: stops, storing: make(chan struct{}, 1),
+			deletes: deletes, epochs: epochs, resyncs: resyncs.New(),
+			keeper: guard.NewKeeper(cfg.State, stops, deletes, epochs),
 		},
 		lookups: lookups{
 			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
@@ -234,7 +237,7 @@ func newRun(cfg *Config, opened Log, stops Stops) (*run, error) {
 }
 
 // loadState waits for the stops of before.
-func (p *Replica) loadState(ctx context.Context) (Stops, error) {
+func (p *Replica) loadState(ctx context.Context) (guard.Stops, error) {
 	defer p.setStarting(nil)
 	for backoff := (kube.Backoff{}); ; {
 		stops, err := p.cfg.State.Load(ctx)
@@ -244,7 +247,7 @@ func (p *Replica) loadState(ctx context.Context) (Stops, error) {
 		p.setStarting(err)
 		p.cfg.Logger.Warn("the replica waits for its state", slog.Any("error", err))
 		if err := backoff.Wait(ctx, err); err != nil {
-			return Stops{}, err
+			return guard.Stops{}, err
 		}
 	}
 }

@@ -160,7 +160,7 @@ func (p *Replica) Resume(ctx context.Context) error {
 	if r == nil {
 		return errNotRunning
 	}
-	if err := r.release(ctx); err != nil {
+	if err := r.keeper.Release(ctx); err != nil {
 		return err
 	}
 	for id, row := range r.table.All() {

@@ -3,9 +3,7 @@
 package replica
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -21,11 +19,10 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/write"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 	"github.com/kube-eventbridge/kube-eventbridge/source/catalog"
 	"github.com/kube-eventbridge/kube-eventbridge/source/kube"
@@ -349,11 +346,11 @@ func (f *feed) Deliver(c source.Change) {
 		f.ended(key, c.UID)
 		return
 	}
-	object, err := decode(c.Body.Bytes())
+	object, err := observed.Decode(c.Body.Bytes())
 	if err != nil {
 		return // no API server sends that
 	}
-	actual := f.run.actualOf(f.res, key, object)
+	actual := f.run.observer.Actual(f.res, key, object)
 	if f.seen != nil {
 		f.compare(key, actual)
 	}
@@ -447,77 +444,3 @@ func (f *feed) State(s source.State, err error) {
 
 // Restarted implements [source.Observer].
 func (f *feed) Restarted(string) {}
-
-// actualOf returns how the target has an object, which it changes.
-func (r *run) actualOf(res *selection.Resource, key keys.Key, object map[string]any) keys.Actual {
-	metadata, _ := object["metadata"].(map[string]any)
-	label := member(metadata, "labels", clean.Label)
-	origin := member(metadata, "annotations", clean.Origin)
-	a := keys.Actual{Owner: keys.Absent, Terminating: metadata["deletionTimestamp"] != nil}
-	a.UID, _ = metadata["uid"].(string)
-	a.Version, _ = metadata["resourceVersion"].(string)
-	isOurs := origin == res.Origin(r.cfg.Cluster, key.Namespace, key.Name)
-	switch {
-	case label == r.cfg.Name && isOurs:
-		a.Owner = keys.Ours
-	case label == r.cfg.Name || isOurs:
-		a.Owner = keys.Detached
-	default:
-		return a
-	}
-	a.Origin = originOf(member(metadata, "annotations", clean.OriginUID))
-	// What is unreadable is older than all else.
-	a.Applied, _ = sequence.Parse(member(metadata, "annotations", clean.OriginSequence))
-	manages(metadata, func(operation string, fieldsV1 map[string]any) {
-		a.Replaced = a.Replaced || operation == "Update"
-		a.OwnsIgnored = a.OwnsIgnored || res.Rules(key.Namespace).IgnoresAny(fieldsV1)
-	})
-	a.Digest = digestOf(res, key, object)
-	return a
-}
-
-// manages calls f with the entries of managedFields that are of the replica.
-func manages(metadata map[string]any, f func(operation string, fieldsV1 map[string]any)) {
-	entries, _ := metadata["managedFields"].([]any)
-	for _, v := range entries {
-		entry, _ := v.(map[string]any)
-		if entry["manager"] != write.Manager {
-			continue
-		}
-		operation, _ := entry["operation"].(string)
-		fieldsV1, _ := entry["fieldsV1"].(map[string]any)
-		f(operation, fieldsV1)
-	}
-}
-
-// digestOf stands for what an object of the target says, apart from what the API server adds. It changes the object.
-func digestOf(res *selection.Resource, key keys.Key, object map[string]any) uint64 {
-	metadata, _ := object["metadata"].(map[string]any)
-	metadata["name"] = key.Name
-	if key.Namespace != "" {
-		metadata["namespace"] = key.Namespace
-	}
-	if err := res.Rules(key.Namespace).Object(res.GroupResource(), object); err != nil {
-		return 0
-	}
-	return clean.Digest(object)
-}
-
-func member(metadata map[string]any, of, name string) string {
-	texts, _ := metadata[of].(map[string]any)
-	text, _ := texts[name].(string)
-	return text
-}
-
-func decode(raw []byte) (map[string]any, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var object map[string]any
-	if err := d.Decode(&object); err != nil {
-		return nil, err
-	}
-	if _, ok := object["metadata"].(map[string]any); !ok {
-		return nil, errors.New("an object without metadata")
-	}
-	return object, nil
-}

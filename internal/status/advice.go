@@ -291,7 +291,7 @@ var troubles = []trouble{
 	},
 	{
 		ReplicaEnded, "A replica has ended", atFact, nil,
-		"Cure what the text says. The replica is tried again by itself, a quarter of an hour later at most; a restart of "+
+		"Cure what the text says. The replica is tried again by itself, a quarter of an hour later at most; a restart of " +
 			"the process tries it at once. The other replicas go on.",
 	},
 	{

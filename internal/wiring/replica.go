@@ -96,7 +96,7 @@ func replicaEntries(c *config.Replica) (entries []selection.Entry, err error) {
 }
 
 // replicaState keeps what a person releases beside the Lease of the process.
-func replicaState(cfg *config.Config, c *config.Replica, api *rest.Config) (replica.State, error) {
+func replicaState(cfg *config.Config, c *config.Replica, api *rest.Config) (guard.State, error) {
 	client, err := typed.NewForConfig(api)
 	if err != nil {
 		return nil, fmt.Errorf("credentials for the API server: %w", err)

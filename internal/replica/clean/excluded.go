@@ -95,7 +95,8 @@ var Singles = []Single{
 		(*Rules).Replicated,
 	},
 	{
-		[]schema.GroupResource{{Resource: "configmaps"}}, "what a replica keeps, `kube-eventbridge-replica-*`",
+		[]schema.GroupResource{{Resource: "configmaps"}},
+		"what a replica keeps, `kube-eventbridge-replica-*`",
 		"It says what a person has released in the cluster where the replica writes.",
 		func(_ *Rules, _ schema.GroupResource, o map[string]any) bool {
 			return strings.HasPrefix(text(in(o, "metadata", "name")), StatePrefix)

@@ -6,6 +6,7 @@
 package keys
 
 import (
+	"hash/fnv"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
@@ -89,8 +90,8 @@ type Actual struct {
 	// Terminating: its deletion has begun. Replaced: managedFields have fields that the replica has written by PUT or
 	// POST. OwnsIgnored: it owns fields that it does not write any more, as the target's.
 	Terminating, Replaced, OwnsIgnored bool
-	UID                   string
-	Version               string
+	UID                                string
+	Version                            string
 	// Applied is the sequence of what the replica has written last.
 	Applied sequence.Sequence
 	// Origin stands for the uid in the source cluster that it was written for.
@@ -108,4 +109,11 @@ type Row struct {
 	Accepted bool
 	// Ends changes whenever Actual becomes absent.
 	Ends uint8
+}
+
+// OriginOf stands for a uid of the source.
+func OriginOf(uid string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(uid))
+	return h.Sum32()
 }

@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 )
 
-// ConfigMap is a [replica.State] in a ConfigMap of the target cluster.
+// ConfigMap is a [guard.State] in a ConfigMap of the target cluster.
 type ConfigMap struct {
 	Client typed.ConfigMapInterface
 	Name   string
@@ -31,8 +31,8 @@ const (
 	heldEpochKey   = "heldEpoch"
 )
 
-// Load implements [replica.State].
-func (c *ConfigMap) Load(ctx context.Context) (s replica.Stops, err error) {
+// Load implements [guard.State].
+func (c *ConfigMap) Load(ctx context.Context) (s guard.Stops, err error) {
 	stored, err := c.Client.Get(ctx, c.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -52,13 +52,13 @@ func (c *ConfigMap) Load(ctx context.Context) (s replica.Stops, err error) {
 	}
 	s.HeldDeletes = stored.Data[heldDeletesKey] == "true"
 	if err := errors.Join(bad, worse, worst); err != nil {
-		return replica.Stops{}, fmt.Errorf("read ConfigMap %s: %w; delete it if nothing shall be released", c.Name, err)
+		return guard.Stops{}, fmt.Errorf("read ConfigMap %s: %w; delete it if nothing shall be released", c.Name, err)
 	}
 	return s, nil
 }
 
-// Store implements [replica.State].
-func (c *ConfigMap) Store(ctx context.Context, s replica.Stops) error {
+// Store implements [guard.State].
+func (c *ConfigMap) Store(ctx context.Context, s guard.Stops) error {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.Name}, Data: map[string]string{
 		epochKey: strconv.FormatUint(s.Epoch, 10),
 	}}
