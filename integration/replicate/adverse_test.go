@@ -49,8 +49,8 @@ func is(ns, name, value string, epoch, version uint64) replicatest.Event {
 	}
 }
 
-func ended(ns, name string, epoch, version uint64) replicatest.Event {
-	e := is(ns, name, "", epoch, version)
+func ended(ns, name string, version uint64) replicatest.Event {
+	e := is(ns, name, "", 1, version)
 	e.Op, e.Step = event.Deleted, 1
 	return e
 }
@@ -122,7 +122,7 @@ func deletesAgain(w *written) {
 		remove(w.t, w.to, w.ns, "a")
 	}
 	parked(w.t, r, "contested", 1)
-	w.log.Append(ended(w.ns, "a", 1, 11))
+	w.log.Append(ended(w.ns, "a", 11))
 	parked(w.t, r, "contested", 0)
 }
 
@@ -138,7 +138,7 @@ func contestedIsMadeAgain(w *written) {
 	settled(w.t, r)
 	e := is(w.ns, "c", "2", 1, 20)
 	e.UID = "another"
-	w.log.Append(ended(w.ns, "c", 1, 19), e)
+	w.log.Append(ended(w.ns, "c", 19), e)
 	awaitValues(w.t, w.to, w.ns, "c=2")
 }
 
@@ -259,7 +259,7 @@ func (w *written) copyOf(name, value string, version uint64) *corev1.ConfigMap {
 }
 
 func lateWrite(w *written) {
-	w.log.Append(is(w.ns, "a", "1", 1, 10), ended(w.ns, "a", 1, 11), is(w.ns, "b", "2", 1, 11))
+	w.log.Append(is(w.ns, "a", "1", 1, 10), ended(w.ns, "a", 11), is(w.ns, "b", "2", 1, 11))
 	r, _ := w.run(nil)
 	awaitValues(w.t, w.to, w.ns, "b=2")
 	settled(w.t, r)
@@ -308,7 +308,7 @@ func TestReplica_of_a_target_that_was_restored(t *testing.T) {
 	awaitValues(t, to, "shop", "a=1 b=1")
 	snapshot := filepath.Join(t.TempDir(), "snapshot")
 	require.NoError(t, target.Snapshot(t.Context(), snapshot))
-	w.log.Append(ended("shop", "a", 1, 12), is("shop", "b", "2", 1, 13))
+	w.log.Append(ended("shop", "a", 12), is("shop", "b", "2", 1, 13))
 	awaitValues(t, to, "shop", "b=2")
 	rig.Poll(t, "an end that is forgotten", func() (bool, string) {
 		s, _ := r.Status()
