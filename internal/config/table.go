@@ -189,7 +189,9 @@ var replicaKeys = []rule{
 var fromKeys = []rule{
 	{"cluster", aSourceName, required, `The cluster whose objects are read, by its name in events. Required.`},
 	{"pipeline", aPipelineName, required, `The pipeline that published them. It has to publish whole objects:
-		payload object or change, from NATS also merge-patch. Required.`},
+		payload object or change, from NATS also merge-patch, of which a thousand in a row are put together. Sequences of
+		another pipeline do not compare with those of objects that were written: if you change it, give the replica another
+		name, and write existing: adopt. Required.`},
 	{"nats", mapping(natsLogKeys), optional, `A JetStream stream of a NATS server.`},
 	{"kafka", mapping(kafkaLogKeys).Without("nats"), optional, `A topic of a Kafka cluster, or several.`},
 }
