@@ -4,6 +4,7 @@ package replicate
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,8 +32,9 @@ func TestReplica_owns_the_fields_that_it_writes(t *testing.T) {
 	n := 0
 	for name, test := range map[string]func(*written){
 		"what was replaced loses what the source has no more": (*written).replacedThenApplied,
-		"by force, too":                       (*written).replacedThenForced,
-		"a field that is ignored later stays": (*written).ignoresLater,
+		"by force, too": (*written).replacedThenForced,
+		"fields of a status that others own stay theirs":              (*written).yieldsStatus,
+		"a field that is ignored later stays":                         (*written).ignoresLater,
 		"a field that is ignored stays when the object is taken over": (*written).adoptsIgnored,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,6 +100,32 @@ func (w *written) replaced(force bool) {
 	assert.NotContains(w.t, d.Annotations, "gone")
 	assert.Equal(w.t, "y", d.Annotations["stays"])
 	assert.Len(w.t, d.Spec.Template.Spec.Containers[0].Env, 1)
+}
+
+func (w *written) yieldsStatus() {
+	status := func(version uint64, replicas int) replicatest.Event {
+		e := w.deployment(version, `"a":"b"`, "", "")
+		e.Data = strings.TrimSuffix(e.Data, "}") + fmt.Sprintf(`,"status":{"replicas":%d,"observedGeneration":1}}`, replicas)
+		return e
+	}
+	w.log.Append(status(10, 3))
+	r, _ := w.runDeployments(clean.Config{Status: true}, nil)
+	w.awaitImage(r, 10)
+	settled(w.t, r)
+	_, err := w.to.AppsV1().Deployments(w.ns).Patch(w.t.Context(), "web", types.MergePatchType,
+		[]byte(`{"status":{"observedGeneration":7}}`), metav1.PatchOptions{FieldManager: "controller"}, "status")
+	require.NoError(w.t, err)
+	w.log.Append(status(11, 5))
+	rig.Poll(w.t, "the status", func() (bool, string) {
+		now := w.awaitImage(r, 11).Status
+		return now.Replicas == 5, fmt.Sprintf("%+v", now)
+	})
+	assert.EqualValues(w.t, 7, w.awaitImage(r, 11).Status.ObservedGeneration)
+	rig.Poll(w.t, "the replica tells what was left", func() (bool, string) {
+		all := r.Waiting(10)
+		return len(all) == 1 && all[0].Reason == "conflict" && strings.Contains(all[0].Detail, "observedGeneration"),
+			fmt.Sprint(all)
+	})
 }
 
 func (w *written) ignoresReplicas() clean.Config {

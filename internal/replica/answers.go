@@ -75,7 +75,7 @@ func (o *object) done(ctx context.Context, do plan.Do, a write.Answer, wanted ma
 	}
 	if o.res.Rules(o.row.Namespace).Status && wanted["status"] != nil {
 		var res result
-		if actual, res = o.writeStatus(ctx, wanted, actual); res != settled {
+		if actual, res = (stating{o}).write(ctx, wanted, actual); res != settled {
 			o.table.Fetched(o.id, o.row.Ends, actual)
 			return res
 		}
@@ -201,15 +201,12 @@ func (o *object) yield(ctx context.Context, a write.Answer, wanted map[string]an
 	if !o.upgraded {
 		return o.adopt(ctx, wanted)
 	}
-	var left []string
 	for _, cause := range a.Causes {
 		if strings.Contains(cause.Field, clean.Domain) {
 			return o.parkAWhile(waiting.Conflict, a.Message) // without these the object is not the replica's
 		}
-		if fields.Remove(wanted, cause.Field) {
-			left = append(left, cause.Field)
-		}
 	}
+	left := fields.RemoveAll(wanted, a.Causes)
 	if len(left) == 0 {
 		return o.parkAWhile(waiting.Conflict, a.Message)
 	}
@@ -238,36 +235,6 @@ func (o *object) refused(ctx context.Context, do plan.Do, a write.Answer, wanted
 		return ending{o}.recreate(ctx)
 	default:
 		return o.parkAWhile(waiting.Immutable, a.Message)
-	}
-}
-
-// writeStatus writes the status where it is a subresource. It returns the object as it is then, and what came of it:
-// settled where nothing is left to be done. Fields of the status that others own stay theirs.
-func (o *object) writeStatus(ctx context.Context, wanted map[string]any, actual keys.Actual) (keys.Actual, result) {
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": wanted["apiVersion"], "kind": wanted["kind"], "status": wanted["status"],
-		"metadata": map[string]any{"name": o.place().Name},
-	})
-	if err != nil {
-		return actual, o.park(waiting.Invalid, err.Error())
-	}
-	a, err := o.target.ApplyStatus(ctx, o.place(), body, types.UID(actual.UID), actual.Version, o.cfg.Force)
-	if err != nil {
-		return actual, later
-	}
-	o.counts.Add("status-" + string(a.Outcome))
-	switch a.Outcome {
-	case write.Done:
-		if object, err := observed.Decode(a.Object); err == nil {
-			return o.observer.Actual(o.res, o.row.Key, object), settled
-		}
-		return actual, later
-	case write.NoResource, write.Conflict: // without the subresource the status is written with the rest
-		return actual, settled
-	case write.Invalid, write.Denied, write.Forbidden, write.Failed, write.TooLarge:
-		return actual, o.parkAWhile(waiting.Status, a.Message)
-	default:
-		return actual, later
 	}
 }
 

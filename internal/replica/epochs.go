@@ -49,8 +49,7 @@ func (r *run) stopped(row *keys.Row) bool {
 	return stops
 }
 
-// stop stores what the guards hold, so that a restart holds it too. It returns what comes of an object that waits for
-// that: another look where it cannot be stored.
+// stop stores what the guards hold. It returns what comes of an object that they hold.
 func (r *run) stop(ctx context.Context) result {
 	if err := r.keeper.Save(ctx); err != nil {
 		r.said.Do(func() { r.log.Warn("it cannot be stored that the replica is held", slog.Any("error", err)) })

@@ -83,7 +83,7 @@ func TestExisting_ends_a_replica_that_would_write_its_source(t *testing.T) {
 		g.tell(is("a", at(1, 10)))
 		o := g.object()
 		wanted, uid, _ := o.desired(t.Context())
-		o.annotate(wanted, uid)
+		clean.Annotate(wanted, "", uid, "")
 		assert.Equal(t, waits, o.existing(t.Context(), keys.Actual{UID: uidOf("a"), Version: "10"}, wanted))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -13,7 +13,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
@@ -234,7 +233,7 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 	if fought && o.contests.Has(o.id, time.Now()) {
 		return o.parkAWhile(waiting.Contested, "somebody changes it back again and again")
 	}
-	o.annotate(wanted, uid)
+	clean.Annotate(wanted, o.res.Origin(o.cfg.Cluster, o.row.Namespace, o.row.Name), uid, o.row.Desired.Sequence.String())
 	if o.row.Actual.Owner == keys.Detached {
 		return o.existing(ctx, o.row.Actual, wanted)
 	}
@@ -290,7 +289,7 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 		return nil, "", o.park(waiting.BodyMissing, "the log has removed the event; a resync publishes it again")
 	case err != nil:
 		return nil, "", later
-	case !isOf(e, o.res, &o.row):
+	case !o.res.Tells(e, &o.row):
 		return nil, "", o.parkAWhile(waiting.BodyMissing, "the log has another event in its place")
 	}
 	whole, redacted := o.bodies.Whole(ctx, e)
@@ -318,27 +317,6 @@ func (o *object) desired(ctx context.Context) (wanted map[string]any, uid string
 		return nil, "", o.parkForOwner(wanted, missing)
 	}
 	return wanted, e.Attr("objectuid"), settled
-}
-
-// isOf reports whether an event is the one that a row is about: a log that was replaced may have another one at its
-// position.
-func isOf(e *event.Event, res *selection.Resource, row *keys.Row) bool {
-	return e.Group == res.Group && e.Resource == res.GroupVersionResource.Resource &&
-		e.Attr("namespace") == row.Namespace && e.Attr("name") == row.Name &&
-		e.Attr("sequence") == row.Desired.Sequence.String()
-}
-
-// annotate says in the object what it is a copy of.
-func (o *object) annotate(wanted map[string]any, uid string) {
-	metadata, _ := wanted["metadata"].(map[string]any)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	if annotations == nil {
-		annotations = make(map[string]any, 3)
-		metadata["annotations"] = annotations
-	}
-	annotations[clean.Origin] = o.res.Origin(o.cfg.Cluster, o.row.Namespace, o.row.Name)
-	annotations[clean.OriginUID] = uid
-	annotations[clean.OriginSequence] = o.row.Desired.Sequence.String()
 }
 
 // send makes the request for a decision.

@@ -79,6 +79,12 @@ func set(metadata map[string]any, member string, texts map[string]string) {
 	}
 }
 
+// Annotate says in an object what it is a copy of.
+func Annotate(object map[string]any, origin, uid, sequence string) {
+	metadata, _ := object["metadata"].(map[string]any)
+	set(metadata, "annotations", map[string]string{Origin: origin, OriginUID: uid, OriginSequence: sequence})
+}
+
 // Retain completes desired, which [Rules.Object] made, for a request that replaces the object. What the rules remove,
 // and what Ignore names, belongs to the target: it is taken from actual, the object as the target has it. That has
 // metadata.uid and metadata.resourceVersion too, so that the request has its preconditions. What desired has stays.

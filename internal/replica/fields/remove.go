@@ -8,7 +8,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// RemoveAll removes the fields that causes name, as [Remove] does, and returns those that were there.
+func RemoveAll(object map[string]any, causes []metav1.StatusCause) (removed []string) {
+	for _, cause := range causes {
+		if Remove(object, cause.Field) {
+			removed = append(removed, cause.Field)
+		}
+	}
+	return removed
+}
 
 // Remove removes the field of an object that a path of an API server's answer names, as in
 // .spec.template.spec.containers[name="web"].image. It reports whether the object had the field.

@@ -168,3 +168,11 @@ func (r *Resource) Key(namespace, name string) (keys.Key, bool) {
 	key := keys.Key{Resource: r.Number, Namespace: from.Namespace, Name: from.Name}
 	return key, ok && r.Entry(from.Namespace) != nil
 }
+
+// Tells reports whether an event is the one that a row of the resource is about: a log that was replaced may have
+// another one at its position.
+func (r *Resource) Tells(e *event.Event, row *keys.Row) bool {
+	return e.Group == r.Group && e.Resource == r.GroupVersionResource.Resource &&
+		e.Attr("namespace") == row.Namespace && e.Attr("name") == row.Name &&
+		e.Attr("sequence") == row.Desired.Sequence.String()
+}
