@@ -241,6 +241,9 @@ func (o *object) refused(ctx context.Context, do plan.Do, a write.Answer, wanted
 // parkAWhile parks the object, and has it looked at again after a time that grows. What it waits for may have come
 // before it was parked, and wakes only what is.
 func (o *object) parkAWhile(why plan.Reason, detail string) result {
+	if o.parked.Reason(o.id) != string(why) {
+		o.queue.Forget(o.id, waiting.Look) // what it waited for before is gone
+	}
 	o.park(why, detail)
 	switch {
 	case why == waiting.NoNamespace && o.hasNamespace(&o.row):

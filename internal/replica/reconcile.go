@@ -237,14 +237,8 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 	if o.row.Actual.Owner == keys.Detached {
 		return o.existing(ctx, o.row.Actual, wanted)
 	}
-	if o.row.Actual.Replaced && (do == plan.Change || do == plan.Verify) {
-		return o.adopt(ctx, wanted) // an apply would not remove what the source does not have any more
-	}
-	if o.row.Actual.OwnsIgnored && (do == plan.Change || do == plan.Verify) {
-		a, err := o.target.Get(ctx, o.place())
-		if err != nil || a.Outcome != write.Done || !retainIgnored(o.res.Rules(o.row.Namespace), wanted, a) {
-			return later
-		}
+	if a := &o.row.Actual; (a.Replaced || a.OwnsIgnored) && (do == plan.Change || do == plan.Verify) {
+		return o.adopt(ctx, wanted) // an apply alone would keep what the source has no more, or remove what is ignored
 	}
 	body, err := json.Marshal(wanted)
 	if err != nil {

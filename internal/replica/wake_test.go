@@ -4,6 +4,7 @@ package replica
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
@@ -128,4 +130,27 @@ func reasons(g *rig) map[string]int {
 		all[string(why)] = n
 	}
 	return all
+}
+
+// An object of somebody else goes while the API server fails: what is in the way is another thing then.
+func TestParkAWhile_has_an_object_looked_at_soon_where_it_waits_for_something_else(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		g.tell(is("a", at(1, 10)))
+		g.idle()
+		looks := func(why plan.Reason, within time.Duration) int {
+			o := g.object()
+			require.Equal(t, waitsAWhile, o.parkAWhile(why, ""))
+			g.queue.AddAfter(o.id, waiting.Look)
+			time.Sleep(within) //nolint:forbidigo // it is the time of a bubble
+			synctest.Wait()
+			defer g.idle()
+			return g.queue.Len()
+		}
+		for range 8 {
+			require.Equal(t, 1, looks(waiting.Exists, 10*time.Minute))
+		}
+		assert.Equal(t, 0, looks(waiting.Exists, time.Minute))
+		assert.Equal(t, 1, looks(waiting.Failed, 5*time.Second))
+	})
 }
