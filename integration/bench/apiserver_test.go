@@ -152,7 +152,7 @@ func TestServer_ends_a_watch_in_time(t *testing.T) {
 func TestServer_is_discovered(t *testing.T) {
 	_, client, config := serve(t, 1)
 	_, lists := must.Get2(discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources())(t)
-	assert.True(t, len(lists) == 1 && lists[0].GroupVersion == "v1" && len(lists[0].APIResources) == 2,
+	assert.True(t, len(lists) == 1 && lists[0].GroupVersion == "v1" && len(lists[0].APIResources) == 3,
 		"discovered %v", lists)
 	namespace, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
 	assert.True(t, err == nil && namespace.UID != "", "kube-system: %v, %v", namespace, err)
