@@ -43,9 +43,13 @@ func NewKeeper(state State, stops Stops, deletes *Deletes, epochs *Epochs) *Keep
 // Save returns when what the guards hold is stored.
 func (k *Keeper) Save(ctx context.Context) error {
 	return k.inTurn(ctx, func() error {
-		return k.store(ctx, Stops{
+		held := Stops{
 			Deletes: k.stored.Deletes, Epoch: k.stored.Epoch, HeldDeletes: k.deletes.Held(), HeldEpoch: k.epochs.Holds(),
-		})
+		}
+		if held == k.stored {
+			return nil
+		}
+		return k.store(ctx, held)
 	})
 }
 
@@ -72,9 +76,6 @@ func (k *Keeper) inTurn(ctx context.Context, f func() error) error {
 }
 
 func (k *Keeper) store(ctx context.Context, s Stops) error {
-	if s == k.stored {
-		return nil
-	}
 	if err := k.state.Store(ctx, s); err != nil {
 		return err
 	}
