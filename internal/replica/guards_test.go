@@ -265,6 +265,19 @@ func TestGuard_counts_the_ends_of_what_is_left_out_and_was_written(t *testing.T)
 	assert.LessOrEqual(t, deletes, 5, "20 of 20 objects go, the limit is 5")
 }
 
+func TestGuard_counts_the_ends_of_what_is_left_out_one_by_one(t *testing.T) {
+	g := newRig(t, nil)
+	for i, name := range names(6) {
+		g.tell(is(name, at(1, 10)))
+		g.has(name, at(1, 10))
+		e := ended(name, at(1, uint64(20+i)))
+		e.At, e.Data = noon, ownedData(name, uidOf(name))
+		g.tell(e)
+		row := g.row(name)
+		assert.Equal(t, i < 5, g.allowed(&row), "end %d, where the limit is 5", i+1)
+	}
+}
+
 func TestGuard_that_holds_holds_also_what_is_left_out(t *testing.T) {
 	g := newRig(t, nil)
 	for i, name := range names(6) {
@@ -353,7 +366,9 @@ func TestGuard_that_has_stopped_stops_again_in_a_replica_that_has_grown(t *testi
 		g.has(name, at(1, 100))
 	}
 	require.False(t, g.allowed(&row))
-	require.Equal(t, waits, g.stop(t.Context()))
+	g.synced()
+	_, id, _ := g.table.Find(row.Key)
+	require.Equal(t, waits, g.reconcile(t.Context(), id))
 
 	again := newRig(t, func(c *Config) { percent(c); c.State = g.cfg.State })
 	row = fill(again)
@@ -377,8 +392,10 @@ func TestEpochs_hold_after_a_restart_also_when_the_gap_has_expired(t *testing.T)
 		g.tell(e)
 		g.has("a", at(1, 100))
 		g.catchUp(t.Context())
+		g.synced()
+		_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
+		require.Equal(t, waits, g.reconcile(t.Context(), id))
 		row := g.row("a")
-		defer func() { require.Equal(t, waits, g.stop(t.Context())) }()
 		return g.stopped(&row)
 	}
 	require.True(t, tell(true))

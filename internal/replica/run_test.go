@@ -3,8 +3,11 @@
 package replica
 
 import (
+	"context"
 	"testing"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -19,6 +22,28 @@ func TestRead_takes_nothing_of_a_log_that_has_replaced_the_one_before(t *testing
 	assert.ErrorIs(t, <-ended, errReplaced)
 	assert.Equal(t, "a", g.row("a").Name)
 	assert.Empty(t, g.row("b").Name)
+}
+
+// asked is a log that keeps what was asked of it.
+type asked struct {
+	*replicatest.Log
+	reading event.Reading
+}
+
+func (l *asked) Read(ctx context.Context, r event.Reading) error {
+	l.reading = r
+	return l.Log.Read(ctx, r)
+}
+
+// Without them a resync would never be complete in a log of several lanes, and nothing would be pruned.
+func TestRead_asks_for_each_copy_of_a_marker(t *testing.T) {
+	g := newRig(t, nil)
+	log := &asked{Log: g.log}
+	g.source = log
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = g.read(ctx) // it ends with ctx
+	assert.True(t, log.reading.Copies)
 }
 
 func TestLearn_passes_over_old_events_of_other_pipelines(t *testing.T) {

@@ -322,3 +322,13 @@ func ticked[T any](all []T, text func(T) string) string {
 	}
 	return strings.Join(texts, "<br>")
 }
+
+// What a person has released in one cluster is not released in another one.
+func TestSkips_what_a_replica_keeps(t *testing.T) {
+	r := must.Get(New(Config{Replica: "store", Cluster: "east"}))(t)
+	object := map[string]any{"metadata": map[string]any{"name": StatePrefix + "store", "namespace": "default"}}
+	for resource, want := range map[string]bool{"configmaps": true, "secrets": false} {
+		_, skips := r.Skips(core(resource), object)
+		assert.Equal(t, want, skips, resource)
+	}
+}
