@@ -216,7 +216,9 @@ func (b *kafkaBackend) deleteOld(ctx context.Context, i *injection) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMissed, err)
 	}
-	for range 2 { // the first one may have begun before
+	// The first one may have begun before. A commit bounds what was acknowledged at the one before it, and at a still
+	// earlier one where an event was under way all the time.
+	for range 4 {
 		before := i.committed()
 		try.Do(i.await(ctx, "a commit", func() bool { return i.committed().After(before) }))
 	}
