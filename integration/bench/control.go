@@ -46,7 +46,7 @@ func (b *bench) measureControl(ctx context.Context, end *try.Scope, run int, r *
 	b.measureList(ctx, run, b.bridgeOf(configMaps), r, p, b.objectsReal, phase, started)
 }
 
-// createMany creates n ConfigMaps as the load server has them, but for the names of their namespaces.
+// createMany creates n ConfigMaps, as the load server has them, in one namespace.
 func createMany(ctx context.Context, config *rest.Config, n int) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
