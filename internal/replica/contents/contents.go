@@ -71,9 +71,11 @@ func (f *Finder) Kept(
 		}
 	} else {
 		plural, group, _ := strings.Cut(name, ".")
-		if s := offers.Get(group, plural); s != nil {
-			kinds = append(kinds, s.Versions[0])
+		s := offers.Get(group, plural)
+		if s == nil {
+			return name + ", whose objects cannot be listed: it is not served", nil
 		}
+		kinds = append(kinds, s.Versions[0])
 	}
 	for _, kind := range kinds {
 		if what, err = f.keptOf(ctx, kind, in, goes); what != "" || err != nil {

@@ -86,6 +86,11 @@ func TestKept_finds_objects_of_a_definition(t *testing.T) {
 	what, err = kept(t, api, definitions, "widgets.example.com")
 	require.NoError(t, err)
 	assert.Equal(t, "widgets.example.com other/w", what)
+
+	// A definition none of whose versions is served keeps its objects.
+	what, err = kept(t, api, definitions, "gadgets.example.com")
+	require.NoError(t, err)
+	assert.Equal(t, "gadgets.example.com, whose objects cannot be listed: it is not served", what)
 }
 
 func TestKept_does_not_take_for_empty_what_it_may_not_see(t *testing.T) {
