@@ -164,22 +164,14 @@ func (o *object) adopt(ctx context.Context, wanted map[string]any) result {
 	if a.Outcome != write.Done {
 		return o.after(ctx, plan.Change, a, wanted)
 	}
-	o.row.Actual.Version = a.ResourceVersion
-	if !retainIgnored(o.res.Rules(o.row.Namespace), wanted, a) {
+	object, err := observed.Decode(a.Object)
+	if err != nil {
 		return later
 	}
+	o.row.Actual.Version = a.ResourceVersion
+	// An apply without the ignored fields would remove those that the replica owns.
+	o.res.Rules(o.row.Namespace).RetainIgnored(wanted, object)
 	return o.apply(ctx, wanted)
-}
-
-// retainIgnored adds to what is applied the fields that belong to the target, as an answer has them: an apply without
-// them would remove those that the replica owns. It is false if the answer has no object.
-func retainIgnored(rules *clean.Rules, wanted map[string]any, a write.Answer) bool {
-	actual, err := observed.Decode(a.Object)
-	if err != nil {
-		return false
-	}
-	rules.RetainIgnored(wanted, actual)
-	return true
 }
 
 // apply writes wanted over the object as it is known.

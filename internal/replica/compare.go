@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -45,20 +46,12 @@ func (p *Replica) Compare(ctx context.Context, tell func(Difference) error) erro
 }
 
 func (p *Replica) compareOnce(ctx context.Context, tell func(Difference) error) error {
-	opened, err := p.cfg.OpenLog(!p.shared)
-	if err != nil {
-		return err
-	}
-	defer opened.Close()
-	released, err := p.cfg.State.Load(ctx)
+	r, err := p.begin(ctx, p.cfg.State.Load)
 	if err != nil {
 		return fmt.Errorf("replica %s: %w", p.cfg.Name, err)
 	}
-	r, err := newRun(&p.cfg, opened, released)
-	if err != nil {
-		return err
-	}
-	r.perObject, r.compares = p.cfg.HasOwnSubject != nil && !p.shared, true
+	defer r.source.Close()
+	r.compares = true
 	group, within := errgroup.WithContext(ctx)
 	reading, stop := context.WithCancel(within)
 	unknown, known := context.WithCancel(reading)
@@ -188,13 +181,17 @@ func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Di
 		return nil
 	}
 	a, err := o.target.Get(ctx, o.place())
-	if err != nil || a.Outcome != write.Done {
+	if err != nil {
+		d.Do, d.Why = "wait", err.Error()
+		return d
+	}
+	if a.Outcome == write.Gone {
 		d.Do = "create"
 		return d
 	}
 	object, err := observed.Decode(a.Object)
-	if err != nil {
-		d.Do, d.Why = "wait", err.Error()
+	if a.Outcome != write.Done || err != nil {
+		d.Do, d.Why = "wait", cmp.Or(string(parkedBy[a.Outcome]), string(a.Outcome))
 		return d
 	}
 	actual := o.observer.Actual(o.res, o.row.Key, object)

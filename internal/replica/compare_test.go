@@ -4,12 +4,16 @@ package replica
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 )
 
 // A comparison is run from scripts: it must not wait for a broker that is away, or a target that cannot be read.
@@ -41,6 +45,23 @@ func TestCompare_fails_if_nothing_comes_for_long(t *testing.T) {
 				assert.Less(t, time.Since(began), time.Minute)
 			})
 		})
+	}
+}
+
+// What the target does not answer is not told as something that it lacks.
+func TestDifference_tells_what_the_target_answers(t *testing.T) {
+	for code, want := range map[int]Difference{
+		http.StatusForbidden: {Do: "wait", Why: "denied"}, http.StatusInternalServerError: {Do: "wait", Why: "failed"},
+		http.StatusTooManyRequests: {Do: "wait", Why: "throttled"},
+	} {
+		api := replicatest.NewAPI(t, replicatest.ConfigMaps)
+		api.Refuse = func(*http.Request) int { return code }
+		g := newRig(t, targeting(api))
+		g.tell(is("a", at(1, 7)))
+		g.synced()
+		_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
+		want.Resource, want.Namespace, want.Name = "configmaps", "shop", "a"
+		assert.Equal(t, &want, comparing{g.run}.difference(t.Context(), id, g.row("a")))
 	}
 }
 

@@ -39,8 +39,8 @@ type Replica struct {
 
 	mu  sync.Mutex
 	now *run // nil while it does not run
-	// starting is why it does not run yet; nil where it does, or shall not. Ended is why it does not any more.
-	starting, ended error
+	// stopped is why it does not run yet, or not any more.
+	stopped Failures
 }
 
 // New returns a replica that does nothing until Run.
@@ -49,45 +49,51 @@ func New(cfg Config) *Replica {
 	return &Replica{cfg: cfg}
 }
 
-// errReplaced ends a run whose log was replaced by another one.
-var errReplaced = errors.New("the log was replaced by a new one")
+// beginAgain is why a run ends so that the log is read from its beginning.
+type beginAgain string
 
-// errRewound ends a run whose target was restored: it may have again what the replica has deleted and forgotten.
-var errRewound = errors.New("the target's versions begin again")
+func (b beginAgain) Error() string { return string(b) }
+
+const (
+	errReplaced beginAgain = "the log was replaced by a new one"
+	// errRewound: it may have again what the replica has deleted and forgotten.
+	errRewound beginAgain = "the target's versions begin again"
+	// errForgotten: the log may still tell that it is gone.
+	errForgotten beginAgain = "the target has an object again that was forgotten"
+	// errShared: the newest event of each subject was read, and no other.
+	errShared beginAgain = "objects share subjects"
+)
 
 // errOwnSource ends a replica that would write the objects that it reads.
 var errOwnSource = errors.New("the target is the cluster that the log is of")
-
-// errShared ends a run that has read the newest event of each subject only.
-var errShared = errors.New("objects share subjects")
 
 // Run replicates until ctx ends, and returns nil then. It returns an error where the log can never be read, or
 // credentials or addresses are of no use. Whatever fails otherwise is tried again, less and less often, without end: a
 // broker or an API server may be away for as long as it likes.
 func (p *Replica) Run(ctx context.Context) error {
-	p.setEnded(nil)
+	p.setStopped(Failures{})
 	for {
 		err := p.runOnce(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if !p.again(err) {
-			p.setEnded(err)
+			p.setStopped(Failures{Ended: err})
 			return err
 		}
 	}
 }
 
-func (p *Replica) setEnded(err error) {
+func (p *Replica) setStopped(why Failures) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ended = err
+	p.stopped = why
 }
 
 // again reports whether the replica has to begin again.
 func (p *Replica) again(err error) bool {
 	p.shared = p.shared || errors.Is(err, errShared)
-	begins := errors.Is(err, errShared) || errors.Is(err, errReplaced) || errors.Is(err, errRewound)
+	begins := errors.As(err, new(beginAgain))
 	if begins {
 		p.cfg.Logger.Info("the log is read from its beginning", slog.Any("reason", err))
 	}
@@ -95,23 +101,32 @@ func (p *Replica) again(err error) bool {
 }
 
 func (p *Replica) runOnce(ctx context.Context) error {
-	opened, err := p.cfg.OpenLog(!p.shared)
+	r, err := p.begin(ctx, p.loadState)
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
-	stops, err := p.loadState(ctx)
-	if err != nil {
-		return err
-	}
-	r, err := newRun(&p.cfg, opened, stops)
-	if err != nil {
-		return err
-	}
-	r.perObject = p.cfg.HasOwnSubject != nil && !p.shared
+	defer r.source.Close()
 	p.set(r)
 	defer p.set(nil)
 	return r.run(ctx)
+}
+
+// begin opens the log. Who calls it closes that.
+func (p *Replica) begin(ctx context.Context, load func(context.Context) (guard.Stops, error)) (r *run, err error) {
+	opened, err := p.cfg.OpenLog(!p.shared)
+	if err != nil {
+		return nil, err
+	}
+	stops, err := load(ctx)
+	if err == nil {
+		r, err = newRun(&p.cfg, opened, stops)
+	}
+	if err != nil {
+		opened.Close()
+		return nil, err
+	}
+	r.perObject = p.cfg.HasOwnSubject != nil && !p.shared
+	return r, nil
 }
 
 func (p *Replica) set(r *run) {
@@ -187,6 +202,8 @@ type stage struct {
 	messages atomic.Uint64
 	// compares: nothing is written.
 	compares bool
+	// forgot: there were objects of which nothing is known any more.
+	forgot atomic.Bool
 }
 
 func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
@@ -238,24 +255,18 @@ func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
 
 // loadState waits for the stops of before.
 func (p *Replica) loadState(ctx context.Context) (guard.Stops, error) {
-	defer p.setStarting(nil)
+	defer p.setStopped(Failures{})
 	for backoff := (kube.Backoff{}); ; {
 		stops, err := p.cfg.State.Load(ctx)
 		if err == nil {
 			return stops, nil
 		}
-		p.setStarting(err)
+		p.setStopped(Failures{Starting: err})
 		p.cfg.Logger.Warn("the replica waits for its state", slog.Any("error", err))
 		if err := backoff.Wait(ctx, err); err != nil {
 			return guard.Stops{}, err
 		}
 	}
-}
-
-func (p *Replica) setStarting(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.starting = err
 }
 
 func (r *run) run(ctx context.Context) error {
@@ -404,7 +415,7 @@ func (r *run) keep(ctx context.Context) {
 	for pause.For(ctx, keepEvery) == nil {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(r.cfg.Remember)
-			r.table.Sweep()
+			r.forgot.Store(r.table.Sweep() || r.forgot.Load())
 			r.contests.Sweep(now)
 		}
 		marks, _, _ := r.outstanding.State()

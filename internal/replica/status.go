@@ -97,9 +97,9 @@ func (p *Replica) Name() string { return p.cfg.Name }
 // Status returns how the replica is doing; ok is false while it does not run.
 func (p *Replica) Status() (s Status, ok bool) {
 	s = Status{Name: p.cfg.Name, Cluster: p.cfg.Cluster, Pipeline: p.cfg.Pipeline}
-	r := p.current()
+	r, stopped := p.current()
 	if r == nil {
-		s.Failures = p.stopped()
+		s.Failures = stopped
 		return s, false
 	}
 	s.Parked, s.HeldDeletes, s.HeldEpoch = r.parked.ByReason(), r.deletes.Held(), r.epochs.Holds()
@@ -134,7 +134,7 @@ func (p *Replica) Status() (s Status, ok bool) {
 // Waiting returns, of each reason for which objects wait, at most so many objects that have waited for longest. They
 // are in the order of [Waiting.Compare].
 func (p *Replica) Waiting(most int) (all []Waiting) {
-	r := p.current()
+	r, _ := p.current()
 	if r == nil {
 		return nil
 	}
@@ -156,7 +156,7 @@ var errNotRunning = errors.New("the replica does not run here")
 // what holds it is released: what a person was not told, a person has not confirmed. What is released survives
 // restarts.
 func (p *Replica) Resume(ctx context.Context) error {
-	r := p.current()
+	r, _ := p.current()
 	if r == nil {
 		return errNotRunning
 	}
@@ -171,15 +171,9 @@ func (p *Replica) Resume(ctx context.Context) error {
 	return nil
 }
 
-// stopped returns why the replica does not run.
-func (p *Replica) stopped() Failures {
+// current returns the run; where there is none, why.
+func (p *Replica) current() (*run, Failures) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Failures{Starting: p.starting, Ended: p.ended}
-}
-
-func (p *Replica) current() *run {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.now
+	return p.now, p.stopped
 }

@@ -355,6 +355,9 @@ func (f *feed) Deliver(c source.Change) {
 		f.compare(key, actual)
 	}
 	id, changed := f.run.table.Observe(key, actual)
+	if changed && f.run.forgot.Load() && f.run.table.Get(id).Desired.Claim == keys.Unknown {
+		f.run.end(errForgotten)
+	}
 	if f.seen != nil {
 		f.seen[id] = struct{}{}
 	}

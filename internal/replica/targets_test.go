@@ -3,12 +3,14 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -38,17 +40,48 @@ func TestFeed_notices_a_list_whose_objects_went_back(t *testing.T) {
 			g.has("a", at(1, 7))
 			f := &feed{run: g.run, res: g.selection.All()[0], listed: func() {}}
 			require.NoError(t, f.Note(t.Context(), source.Progress{Kind: source.Gap, Version: test.list}))
-			f.Deliver(source.Change{
-				Op: source.Added, Listed: true, Ident: source.Ident{Namespace: "shop", Name: "a", UID: uidOf("a")},
-				Body: source.NewBody(fmt.Appendf(nil, `{"metadata":{"name":"a","namespace":"shop","uid":%q,"resourceVersion":%q,`+
-					`"labels":{%q:"r"},"annotations":{%q:"east/core/configmaps/shop/a"}}}`, uidOf("a"), test.object, clean.Label,
-					clean.Origin)),
-			})
+			f.Deliver(delivered("a", test.object))
 			err := f.Note(t.Context(), source.Progress{Kind: source.Listed, Version: test.list})
 			var rewound *source.RewoundError
 			assert.Equal(t, test.rewound, errors.As(err, &rewound), err)
 		})
 	}
+}
+
+// delivered is what a watch tells of an object of the replica.
+func delivered(name, version string) source.Change {
+	return source.Change{
+		Op: source.Added, Ident: source.Ident{Namespace: "shop", Name: name, UID: uidOf(name)},
+		Body: source.NewBody(fmt.Appendf(nil, `{"metadata":{"name":%[1]q,"namespace":"shop","uid":%[2]q,"resourceVersion":%[3]q,`+
+			`"labels":{%[4]q:"r"},"annotations":{%[5]q:"east/core/configmaps/shop/%[1]s"}}}`, name, uidOf(name), version,
+			clean.Label, clean.Origin)),
+	}
+}
+
+// A backup or an etcd that is restored brings back what the replica has deleted, and forgotten. The log tells its end.
+func TestFeed_ends_the_run_where_what_was_forgotten_comes_back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		g.tell(ended("a", at(1, 7)))
+		g.synced()
+		f := &feed{run: g.run, res: g.selection.All()[0], listed: func() {}}
+		_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
+		require.Equal(t, settled, g.reconcile(t.Context(), id))
+		f.Deliver(delivered("never-told", "11"))
+		require.Empty(t, g.failed, "nothing was forgotten")
+
+		ctx, stop := context.WithTimeout(t.Context(), 3*g.cfg.Remember)
+		defer stop()
+		g.keep(ctx)
+		_, _, found := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
+		require.False(t, found)
+		g.tell(is("new", at(1, 8)))
+		f.Deliver(delivered("new", "12"))
+		require.Empty(t, g.failed, "the log has it")
+		f.Deliver(delivered("a", "13"))
+		require.ErrorIs(t, <-g.failed, errForgotten)
+		assert.True(t, New(Config{}).again(errForgotten))
+	})
 }
 
 // reads has the target of a rig be an API server, and lets it be read until the test ends.

@@ -268,34 +268,39 @@ func (t *Table) Handled(id ID, position uint64) (part uint32) {
 }
 
 // Sweep removes the rows that nothing needs any more: the object is gone, in the log and in the target, and nothing has
-// changed since the last Sweep.
-func (t *Table) Sweep() {
-	for id := ID(0); t.sweep(id); id++ {
+// changed since the last Sweep. It reports whether there were any.
+func (t *Table) Sweep() (removed bool) {
+	for id, more := ID(0), true; more; id++ {
+		var one bool
+		one, more = t.sweep(id)
+		removed = removed || one
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rows.tidy()
+	return removed
 }
 
-// sweep does that with one row. It is false behind the last one.
-func (t *Table) sweep(id ID) bool {
+// sweep does that with one row. There are no more behind the last one.
+func (t *Table) sweep(id ID) (removed, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if int32(id) >= t.rows.n {
-		return false
+		return false, false
 	}
 	r := t.rows.row(id)
-	switch {
-	case !r.used() || r.claim != Gone || r.has != 0 || r.part != 0:
-	case r.is(swept):
-		if t.byOrigin[r.origin] == id {
-			delete(t.byOrigin, r.origin)
-		}
-		t.rows.drop(id)
-	default:
-		r.mark(swept, true)
+	if !r.used() || r.claim != Gone || r.has != 0 || r.part != 0 {
+		return false, true
 	}
-	return true
+	if !r.is(swept) {
+		r.mark(swept, true)
+		return false, true
+	}
+	if t.byOrigin[r.origin] == id {
+		delete(t.byOrigin, r.origin)
+	}
+	t.rows.drop(id)
+	return true, true
 }
 
 // have returns what the target has of a row; nil if it has nothing.

@@ -117,7 +117,7 @@ func TestSweep_removes_what_is_gone_on_both_sides_and_stays_so(t *testing.T) {
 	id, _, _ := table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 8)}, 0)
 	other := Key{Resource: 1, Name: "other"}
 	table.Learn(other, Desired{Claim: Whole, Sequence: seq(1, 8)}, 0)
-	table.Sweep()
+	assert.False(t, table.Sweep())
 	table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 9)}, 0)
 	table.Sweep()
 	assert.Equal(t, seq(1, 9), table.Get(id).Desired.Sequence, "another end")
@@ -125,7 +125,7 @@ func TestSweep_removes_what_is_gone_on_both_sides_and_stays_so(t *testing.T) {
 	table.Sweep()
 	assert.Equal(t, web, table.Get(id).Key, "its end is not handled")
 	table.Handled(id, 0)
-	table.Sweep()
+	assert.True(t, table.Sweep())
 	_, _, found := table.Find(web)
 	assert.False(t, found)
 	assert.Equal(t, Row{}, table.Get(id))
