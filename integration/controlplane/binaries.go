@@ -4,6 +4,7 @@ package controlplane
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,8 +138,8 @@ type build struct {
 
 type target struct {
 	name, pkg, version, flags, takes string
-	// With the dependencies that its own go.mod says, not those of the module that pins.
-	apart bool
+	// The directory of the module that it is built in, if that is not the build's.
+	module string
 }
 
 var requirement = regexp.MustCompile(`(?m)^\s*(k8s\.io/kubernetes|go\.etcd\.io/etcd/server/v3) (v\S+)`)
@@ -205,16 +206,10 @@ func (b *build) run(ctx context.Context) error {
 func (b *build) make(ctx context.Context, t target, path string) error {
 	began := time.Now()
 	b.say("building %s %s (%s, once) …", t.name, t.version, t.takes)
-	dir := path + ".bin"
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make cache: %w", err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // what is left there looks like no program
-	program := filepath.Join(dir, t.name)
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", t.args(program)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = b.module, &out, &out
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=", "GOARCH=", "GOBIN="+dir)
+	cmd := exec.CommandContext(ctx, "go", t.args(path)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = cmp.Or(t.module, b.module), &out, &out
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "GOOS=", "GOARCH=")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that go removes its own temporary files
 	cmd.WaitDelay = 10 * time.Second
 	ended := make(chan error, 1)
@@ -230,17 +225,13 @@ func (b *build) make(ctx context.Context, t target, path string) error {
 				return fmt.Errorf("build %s %s: %w\n%s", t.name, t.version, errors.Join(context.Cause(ctx), err), last(out.Bytes()))
 			}
 			b.say("built %s %s in %s", t.name, t.version, time.Since(began).Round(time.Second))
-			return os.Rename(program, path)
+			return nil
 		}
 	}
 }
 
 // args are those of go that write the program to a path.
 func (t target) args(path string) []string {
-	if t.apart {
-		// To GOBIN, under its name.
-		return []string{"install", "-trimpath", "-buildvcs=false", "-ldflags", t.flags, t.pkg + "@" + t.version}
-	}
 	return []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", t.flags, "-o", path, t.pkg}
 }
 

@@ -22,7 +22,7 @@ const (
 // NodeBinaries returns a directory with what makes a cluster with nodes of a control plane, and with what its users
 // type: kube-controller-manager, kube-scheduler, kube-proxy, kubelet, kubectl and helm. They are built as [Binaries]
 // builds, of the same version of Kubernetes, into the same directory of the cache, whatever KUBEBUILDER_ASSETS says;
-// helm is of the version in the go.mod of the integration tests.
+// helm is of the version in the go.mod of the integration tests, with the libraries that these use.
 func NodeBinaries(ctx context.Context, log io.Writer) (string, error) {
 	if log == nil {
 		log = io.Discard
@@ -83,7 +83,8 @@ func (b *build) nodeTargets() ([]target, error) {
 			flags: versionFlags(kube), takes: "about a minute",
 		})
 	}
-	mod, err := os.ReadFile(filepath.Join(b.module, "..", "..", "go.mod"))
+	integration := filepath.Join(b.module, "..", "..")
+	mod, err := os.ReadFile(filepath.Join(integration, "go.mod"))
 	if err != nil {
 		return nil, fmt.Errorf("read pinned versions: %w", err)
 	}
@@ -93,6 +94,6 @@ func (b *build) nodeTargets() ([]target, error) {
 	}
 	return append(targets, target{
 		name: "helm", pkg: "helm.sh/helm/v4/cmd/helm", version: string(helm[1]), flags: "-s -w",
-		takes: "about 3 minutes", apart: true,
+		takes: "some seconds", module: integration,
 	}), nil
 }
