@@ -19,8 +19,9 @@ BENCH_FLAGS       ?= -bench . -benchmem
 COMPILE           := -trimpath -vet=off
 # How other tools compile, for the same reason.
 AS_RELEASED       := CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath"
-# The packages with goroutines, whose tests run with the race detector, and only with it.
-RACE              ?= ./source/... ./sink/... ./checkpoint/... ./internal/app/... ./internal/bridge/... \
+# The packages with goroutines, whose tests run with the race detector, and only with it. The longest comes first, so
+# that the last one does not run alone.
+RACE              ?= ./internal/bridge/... ./source/... ./sink/... ./checkpoint/... ./internal/app/... \
 	./internal/cli/... ./internal/election ./internal/kafka/... ./internal/event/... ./internal/tail/...
 # The packages of integration tests in make test: those that are quick to compile and need no node. Their tests on Kafka
 # need Java.
