@@ -46,6 +46,9 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	o := &object{run: r, id: id, row: row, res: r.selection.At(row.Resource)}
 	switch r.targets.state(row.Resource) {
 	case unserved:
+		if !row.Desired.Claim.Exists() {
+			return o.settle()
+		}
 		return o.park(waiting.NoResource, "the target does not serve it")
 	case listing:
 		return waits // the end of the list looks at all keys

@@ -202,8 +202,6 @@ type stage struct {
 	messages atomic.Uint64
 	// compares: nothing is written.
 	compares bool
-	// forgot: there were objects of which nothing is known any more.
-	forgot atomic.Bool
 }
 
 func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
@@ -415,7 +413,7 @@ func (r *run) keep(ctx context.Context) {
 	for pause.For(ctx, keepEvery) == nil {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(r.cfg.Remember)
-			r.forgot.Store(r.table.Sweep() || r.forgot.Load())
+			r.table.Sweep()
 			r.contests.Sweep(now)
 		}
 		marks, _, _ := r.outstanding.State()

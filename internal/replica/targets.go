@@ -354,10 +354,10 @@ func (f *feed) Deliver(c source.Change) {
 	if f.seen != nil {
 		f.compare(key, actual)
 	}
-	id, changed := f.run.table.Observe(key, actual)
-	if changed && f.run.forgot.Load() && f.run.table.Get(id).Desired.Claim == keys.Unknown {
+	if actual.Owner == keys.Ours && f.run.table.MayHaveForgotten(key) {
 		f.run.end(errForgotten)
 	}
+	id, changed := f.run.table.Observe(key, actual)
 	if f.seen != nil {
 		f.seen[id] = struct{}{}
 	}

@@ -78,7 +78,9 @@ func TestFeed_ends_the_run_where_what_was_forgotten_comes_back(t *testing.T) {
 		g.tell(is("new", at(1, 8)))
 		f.Deliver(delivered("new", "12"))
 		require.Empty(t, g.failed, "the log has it")
-		f.Deliver(delivered("a", "13"))
+		f.Deliver(delivered("never-told", "13"))
+		require.Empty(t, g.failed, "it was there before")
+		f.Deliver(delivered("a", "14"))
 		require.ErrorIs(t, <-g.failed, errForgotten)
 		assert.True(t, New(Config{}).again(errForgotten))
 	})
@@ -194,4 +196,17 @@ func TestRead_notices_that_the_target_went_back_while_watches_are_open(t *testin
 	case <-time.After(time.Minute):
 		t.Fatal("nothing is noticed")
 	}
+}
+
+// A CustomResourceDefinition ends on both sides.
+func TestReconcile_does_not_wait_for_the_resource_of_what_is_gone(t *testing.T) {
+	g := newRig(t, nil)
+	g.tell(is("a", at(1, 6)))
+	g.targets.set(g.selection.All()[0], unserved)
+	_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
+	g.reconcile(t.Context(), id)
+	require.Equal(t, map[string]int{"no-resource": 1}, reasons(g))
+	g.tell(ended("a", at(1, 7)))
+	assert.Equal(t, settled, g.reconcile(t.Context(), id))
+	assert.Empty(t, reasons(g))
 }

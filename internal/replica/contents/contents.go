@@ -73,7 +73,7 @@ func (f *Finder) Kept(
 		plural, group, _ := strings.Cut(name, ".")
 		s := offers.Get(group, plural)
 		if s == nil {
-			return name + ", whose objects cannot be listed: it is not served", nil
+			return unlisted(name), nil
 		}
 		kinds = append(kinds, s.Versions[0])
 	}
@@ -95,8 +95,11 @@ func (f *Finder) keptOf(
 	for range mostPages {
 		page, err := client.List(ctx, options)
 		switch {
-		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-			return "", nil // it is not served any more
+		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err): // it is not served any more
+			if namespace == "" {
+				return unlisted(kind.GroupResource().String()), nil
+			}
+			return "", nil
 		case apierrors.IsForbidden(err):
 			return kind.GroupResource().String() + " may not be listed", nil
 		case err != nil:
@@ -112,6 +115,11 @@ func (f *Finder) keptOf(
 		}
 	}
 	return fmt.Sprintf("more than %d %s, which were not all looked at", mostPages*pageSize, kind.GroupResource()), nil
+}
+
+// unlisted says that a definition may have objects in etcd that no API serves.
+func unlisted(definition string) string {
+	return definition + ", whose objects cannot be listed: it is not served"
 }
 
 // passes reports whether an object is not looked at: a controller has made it, or it is being deleted.

@@ -94,8 +94,11 @@ func TestKept_finds_objects_of_a_definition(t *testing.T) {
 }
 
 func TestKept_does_not_take_for_empty_what_it_may_not_see(t *testing.T) {
-	for code, want := range map[int]string{
-		http.StatusForbidden: "widgets.example.com may not be listed", http.StatusNotFound: "",
+	const unserved = "widgets.example.com, whose objects cannot be listed: it is not served"
+	for code, want := range map[int]struct{ ofNamespace, ofDefinition string }{
+		http.StatusForbidden: {"widgets.example.com may not be listed", "widgets.example.com may not be listed"},
+		// Discovery is some seconds old.
+		http.StatusNotFound: {"", unserved},
 	} {
 		api := replicatest.NewAPI(t, replicatest.ConfigMaps, widgets)
 		api.Refuse = func(r *http.Request) int {
@@ -106,6 +109,9 @@ func TestKept_does_not_take_for_empty_what_it_may_not_see(t *testing.T) {
 		}
 		what, err := kept(t, api, namespaces, "shop")
 		require.NoError(t, err)
-		assert.Equal(t, want, what)
+		assert.Equal(t, want.ofNamespace, what)
+		what, err = kept(t, api, definitions, "widgets.example.com")
+		require.NoError(t, err)
+		assert.Equal(t, want.ofDefinition, what)
 	}
 }

@@ -19,6 +19,8 @@ type Table struct {
 	ours [Gone + 1]int
 	// byOrigin finds rows by what stands for their uid in the source; nil if they are not looked for.
 	byOrigin map[uint32]ID
+	// forgot: rows were removed of which the log may still tell.
+	forgot bool
 }
 
 // New returns an empty table. WithOrigins says that ByOrigin is used.
@@ -267,40 +269,44 @@ func (t *Table) Handled(id ID, position uint64) (part uint32) {
 	return part
 }
 
-// Sweep removes the rows that nothing needs any more: the object is gone, in the log and in the target, and nothing has
-// changed since the last Sweep. It reports whether there were any.
-func (t *Table) Sweep() (removed bool) {
-	for id, more := ID(0), true; more; id++ {
-		var one bool
-		one, more = t.sweep(id)
-		removed = removed || one
+// Sweep removes the rows that nothing needs any more: the target has nothing of the replica, the log tells nothing or
+// that the object is gone, and nothing has changed since the last Sweep.
+func (t *Table) Sweep() {
+	for id := ID(0); t.sweep(id); id++ {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rows.tidy()
-	return removed
 }
 
-// sweep does that with one row. There are no more behind the last one.
-func (t *Table) sweep(id ID) (removed, more bool) {
+// sweep does that with one row. It is false behind the last one.
+func (t *Table) sweep(id ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if int32(id) >= t.rows.n {
-		return false, false
+		return false
 	}
 	r := t.rows.row(id)
-	if !r.used() || r.claim != Gone || r.has != 0 || r.part != 0 {
-		return false, true
-	}
-	if !r.is(swept) {
+	switch {
+	case !r.used() || r.claim != Gone && r.claim != Unknown || r.has != 0 || r.part != 0:
+	case r.is(swept):
+		if t.byOrigin[r.origin] == id {
+			delete(t.byOrigin, r.origin)
+		}
+		t.forgot = t.forgot || r.claim == Gone
+		t.rows.drop(id)
+	default:
 		r.mark(swept, true)
-		return false, true
 	}
-	if t.byOrigin[r.origin] == id {
-		delete(t.byOrigin, r.origin)
-	}
-	t.rows.drop(id)
-	return true, true
+	return true
+}
+
+// MayHaveForgotten reports whether there is no row of a key, and Sweep has removed some of objects that were gone.
+func (t *Table) MayHaveForgotten(k Key) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, found := t.rows.find(k)
+	return t.forgot && !found
 }
 
 // have returns what the target has of a row; nil if it has nothing.

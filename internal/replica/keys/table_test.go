@@ -112,12 +112,27 @@ func TestPrune_claims_the_end_of_what_a_resync_did_not_tell(t *testing.T) {
 	assert.Equal(t, Desired{Claim: Gone, Position: 5, Sequence: seq(1, 7)}, table.Get(id).Desired)
 }
 
+// An object that the log does not tell is not one that was forgotten.
+func TestSweep_removes_what_neither_side_has(t *testing.T) {
+	table := New(false)
+	table.Observe(web, ours(uid, "9", seq(1, 7)))
+	table.Sweep()
+	table.Vanish(web, uid)
+	table.Sweep()
+	_, _, found := table.Find(web)
+	assert.True(t, found, "it has changed since")
+	table.Sweep()
+	_, _, found = table.Find(web)
+	assert.False(t, found)
+	assert.False(t, table.MayHaveForgotten(web))
+}
+
 func TestSweep_removes_what_is_gone_on_both_sides_and_stays_so(t *testing.T) {
 	table := New(true)
 	id, _, _ := table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 8)}, 0)
 	other := Key{Resource: 1, Name: "other"}
 	table.Learn(other, Desired{Claim: Whole, Sequence: seq(1, 8)}, 0)
-	assert.False(t, table.Sweep())
+	table.Sweep()
 	table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 9)}, 0)
 	table.Sweep()
 	assert.Equal(t, seq(1, 9), table.Get(id).Desired.Sequence, "another end")
@@ -125,7 +140,10 @@ func TestSweep_removes_what_is_gone_on_both_sides_and_stays_so(t *testing.T) {
 	table.Sweep()
 	assert.Equal(t, web, table.Get(id).Key, "its end is not handled")
 	table.Handled(id, 0)
-	assert.True(t, table.Sweep())
+	assert.False(t, table.MayHaveForgotten(web))
+	table.Sweep()
+	assert.True(t, table.MayHaveForgotten(web))
+	assert.False(t, table.MayHaveForgotten(other))
 	_, _, found := table.Find(web)
 	assert.False(t, found)
 	assert.Equal(t, Row{}, table.Get(id))
