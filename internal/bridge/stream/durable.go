@@ -15,14 +15,16 @@ type stored struct {
 	// committed is what was committed last. Known: the store knows the stream.
 	committed checkpoint.Stream
 	known     bool
+	// next is what the last commit looked at. It is kept here because a commit looks at very many streams.
+	next checkpoint.Stream
 	// Position is the one that the store has.
 	Position atomic.Pointer[string]
 }
 
 // Changes returns what a commit must hold of the stream, and whether the store has something else of it than at.
 func (s *Stream) Changes() (at checkpoint.Stream, changed bool, put map[string]checkpoint.Row, drop []string) {
-	at, put, drop = s.Checkpoint()
-	return at, !at.Equal(&s.Store.committed) || !s.Store.known, put, drop
+	s.Store.next, put, drop = s.Checkpoint()
+	return s.Store.next, !s.Store.next.Equal(&s.Store.committed) || !s.Store.known, put, drop
 }
 
 // Committed takes note that the store has what a batch names of the stream.
@@ -31,8 +33,9 @@ func (s *Stream) Committed(b *checkpoint.Batch) {
 		s.Ledger.Committed()
 	}
 	if at, ok := b.Streams[s.Name]; ok {
+		position := at.Position
 		s.Store.committed, s.Store.known = at, true
-		s.Store.Position.Store(&at.Position)
+		s.Store.Position.Store(&position)
 	}
 }
 

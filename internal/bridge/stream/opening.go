@@ -5,9 +5,8 @@ package stream
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/audit"
@@ -92,26 +91,14 @@ func (s *Stream) Begin() { s.Lists.completing = s.Lists.announceSnapshot(true) }
 // Read reads until ctx ends, or end is closed: then what was read has been handed over when it returns, and else need
 // not have been.
 func (s *Stream) Read(ctx context.Context, end <-chan struct{}) error {
-	running, ctx := errgroup.WithContext(ctx)
 	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	defer cancel()
-	running.Go(func() error {
-		defer cancel()
-		return s.Epochs.readEpochs(ctx, end)
-	})
-	running.Go(func() error {
-		s.Auditor.Run(ctx, s.Env.Pipeline+"\x00"+s.Name, s.Env.Audit)
-		return nil
-	})
-	running.Go(func() error {
-		s.Resyncer.Run(ctx)
-		return nil
-	})
-	running.Go(func() error {
-		s.Refusals.retryRefused(ctx)
-		return nil
-	})
-	return running.Wait()
+	beside.Go(func() { s.Auditor.Run(ctx, s.Env.Pipeline+"\x00"+s.Name, s.Env.Audit) })
+	beside.Go(func() { s.Resyncer.Run(ctx) })
+	beside.Go(func() { s.Refusals.retryRefused(ctx) })
+	return s.Epochs.readEpochs(ctx, end)
 }
 
 // resume has a stream go on with the epoch that is stored, or take a new one where its selection is another. The commit
