@@ -140,8 +140,8 @@ func (r *rig) await(ctx context.Context, n int, subject *process) (time.Time, er
 	return last, nil
 }
 
-// settle waits until the process does nothing any more: it has committed, collected garbage and the like. A commit of very
-// many streams takes some milliseconds each second.
+// settle waits until the process does nothing any more: it has committed, collected garbage and the like. A commit of
+// very many streams takes some milliseconds each second.
 func settle(ctx context.Context, p *process) error {
 	return comeToRest(ctx, p.name, 10*time.Millisecond, func() (time.Duration, error) {
 		used, err := p.cpu()

@@ -17,7 +17,6 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/metric"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/monitoring"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 )
@@ -197,7 +196,7 @@ func TestAlert_of_objects_that_wait_leaves_out_what_is_intended(t *testing.T) {
 	} {
 		fired := firing(t, []string{fmt.Sprintf("replica_parked_objects{replica=\"r\",reason=%q} 1x40", reason)})
 		alert := slices.Contains(names(fired[len(fired)-1]), "KubeEventbridgeReplicaObjectsParked")
-		assert.Equal(t, !replica.Intended(reason) && reason != waiting.HeldDelete, alert, "reason %s", reason)
+		assert.Equal(t, !waiting.Intended(reason) && reason != waiting.HeldDelete, alert, "reason %s", reason)
 	}
 }
 

@@ -83,7 +83,7 @@ const longestSilence = 30 * time.Second
 func (r comparing) stalls(ctx context.Context) error {
 	if !health.Stalls(ctx, longestSilence, func() [3]uint64 {
 		rows, ours := r.table.Len()
-		return [3]uint64{r.messages.Load(), uint64(rows), uint64(ours)} //nolint:gosec // they are not negative
+		return [3]uint64{uint64(r.heard.Load()), uint64(rows), uint64(ours)} //nolint:gosec // they are not negative
 	}) {
 		return nil
 	}
@@ -195,10 +195,16 @@ func (o *object) compareWith(ctx context.Context, d *Difference, do plan.Do) *Di
 		return d
 	}
 	actual := o.observer.Actual(o.res, o.row.Key, object)
-	if o.isSource(actual, uid) || actual.Owner == keys.Absent && o.cfg.Existing == plan.Refuse {
+	refuses := o.cfg.Existing == plan.Refuse
+	switch {
+	case o.isSource(actual, uid) || refuses && actual.Owner == keys.Absent:
 		d.Do, d.Why = "wait", string(waiting.Exists)
-		return d
+	case refuses && actual.Owner == keys.Detached:
+		d.Do, d.Why = "wait", string(plan.DetachedObject)
+	case o.cfg.Existing == plan.Overwrite && actual.Owner == keys.Absent:
+		d.Do, d.Diff = "change", observed.Replacement(o.res, o.row.Key, wanted, object)
+	default:
+		d.Do, d.Diff = "change", clean.Diff(wanted, object)
 	}
-	d.Do, d.Diff = "change", clean.Diff(wanted, object)
 	return d
 }

@@ -198,8 +198,8 @@ type stage struct {
 	// others.
 	caughtUp bool
 	begun    chan struct{}
-	// messages is how many the log has told.
-	messages atomic.Uint64
+	// heard is when the run began, or the log told the last message, in nanoseconds since 1970.
+	heard atomic.Int64
 	// compares: nothing is written.
 	compares bool
 }
@@ -248,6 +248,7 @@ func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
 		health: health.New(), counts: health.NewCounts(), failed: make(chan error, 1),
 	}
 	r.targets = newTargets(r, client, offered)
+	r.heard.Store(r.began.UnixNano())
 	return r, nil
 }
 
@@ -319,7 +320,7 @@ func (r *run) read(ctx context.Context) error {
 			if err := context.Cause(ctx); err != nil {
 				return err // of the next log
 			}
-			r.messages.Add(1)
+			r.heard.Store(time.Now().UnixNano())
 			return learning{r}.learn(ctx, m)
 		},
 		Counts: func(event.Message) bool { return true },

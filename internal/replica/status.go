@@ -6,12 +6,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
-	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 )
 
 // Status is how a replica is doing.
@@ -65,16 +65,6 @@ func (f *Failures) Texts() map[string]string {
 	return all
 }
 
-// Intended reports whether objects wait for a reason because the file, or a person who has detached them, wants it so.
-func Intended(r plan.Reason) bool {
-	switch r {
-	case waiting.LeftOut, plan.KeptDeselected, plan.DeletesDisabled, plan.DetachedObject:
-		return true
-	default:
-		return false
-	}
-}
-
 // Waiting is an object that waits.
 type Waiting struct {
 	Resource  string      `json:"resource"`
@@ -93,6 +83,9 @@ func (w Waiting) Compare(o Waiting) int {
 
 // Name returns the replica's name.
 func (p *Replica) Name() string { return p.cfg.Name }
+
+// longQuiet is for how long a log that is not read up to its end tells nothing before that is a failure.
+const longQuiet = 10 * time.Second
 
 // Status returns how the replica is doing; ok is false while it does not run.
 func (p *Replica) Status() (s Status, ok bool) {
@@ -121,6 +114,9 @@ func (p *Replica) Status() (s Status, ok bool) {
 		s.CaughtUp = true
 	default:
 		silent = r.began
+		if quiet := time.Since(time.Unix(0, r.heard.Load())); s.Log == nil && quiet > longQuiet {
+			s.Log = fmt.Errorf("it has told nothing for %s: does the broker of from answer?", quiet.Round(time.Second))
+		}
 	}
 	for _, at := range []time.Time{oldest, silent} {
 		if !at.IsZero() {

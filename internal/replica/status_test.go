@@ -104,6 +104,28 @@ func TestStatus_counts_the_time_in_which_the_log_does_not_answer(t *testing.T) {
 	})
 }
 
+// A broker that is away when the replica starts is told as one that goes away later.
+func TestStatus_says_that_a_log_which_is_not_read_to_its_end_tells_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		p := New(*g.cfg)
+		p.set(g.run)
+		problems := func() map[string]string {
+			s, _ := p.Status()
+			return s.Texts()
+		}
+		time.Sleep(longQuiet) //nolint:forbidigo // it is the time of a bubble
+		assert.Empty(t, problems())
+		time.Sleep(time.Second) //nolint:forbidigo // it is the time of a bubble
+		assert.Equal(t, "it has told nothing for 11s: does the broker of from answer?", problems()["log"])
+		g.heard.Store(time.Now().UnixNano())
+		assert.Empty(t, problems(), "it tells something")
+		time.Sleep(time.Minute) //nolint:forbidigo // it is the time of a bubble
+		close(g.begun)
+		assert.Empty(t, problems(), "it was read up to its end")
+	})
+}
+
 func TestWaiting_names_some_of_each_reason(t *testing.T) {
 	g := newRig(t, nil)
 	p := New(*g.cfg)

@@ -53,7 +53,7 @@ func (b *builder) replica(st *replicaState, election *Election, into string) Rep
 		r.Writes = append(r.Writes, Writes{Result: result, Total: st.Writes[result]})
 	}
 	for _, reason := range slices.Sorted(maps.Keys(st.Parked)) {
-		p := Parked{Reason: string(reason), Objects: st.Parked[reason], Intended: replica.Intended(reason), First: []string{}}
+		p := Parked{Reason: string(reason), Objects: st.Parked[reason], Intended: waiting.Intended(reason), First: []string{}}
 		for _, w := range st.waiting {
 			if w.Reason == reason {
 				p.First = append(p.First, nameOf(&w))

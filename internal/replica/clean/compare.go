@@ -132,9 +132,13 @@ func Project(desired, actual map[string]any) map[string]any {
 	return part
 }
 
-// Diff returns what a write of desired would change in actual, as a unified diff of YAML.
-func Diff(desired, actual map[string]any) string {
-	before, _ := yaml.Marshal(Project(desired, actual)) // decoded JSON always has a YAML form
+// Diff returns what a write of desired would change in actual, as a unified diff of YAML. Fields that desired does not
+// have are left as they are.
+func Diff(desired, actual map[string]any) string { return DiffWhole(desired, Project(desired, actual)) }
+
+// DiffWhole is [Diff] where desired replaces actual: fields that it does not have go.
+func DiffWhole(desired, actual map[string]any) string {
+	before, _ := yaml.Marshal(actual) // decoded JSON always has a YAML form
 	after, _ := yaml.Marshal(desired)
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), FromFile: "target", ToFile: "source",

@@ -65,15 +65,36 @@ func manages(metadata map[string]any, f func(operation string, fieldsV1 map[stri
 
 // digestOf stands for what an object of the target says, apart from what the API server adds. It changes the object.
 func digestOf(res *selection.Resource, key keys.Key, object map[string]any) uint64 {
+	if err := strip(res, key, object); err != nil {
+		return 0
+	}
+	return clean.Digest(object)
+}
+
+// strip removes from an object of the target what the API server adds, and what is the target's own. It bears the label
+// of the replica then.
+func strip(res *selection.Resource, key keys.Key, object map[string]any) error {
 	metadata, _ := object["metadata"].(map[string]any)
 	metadata["name"] = key.Name
 	if key.Namespace != "" {
 		metadata["namespace"] = key.Namespace
 	}
-	if err := res.Rules(key.Namespace).Object(res.GroupResource(), object); err != nil {
-		return 0
+	return res.Rules(key.Namespace).Object(res.GroupResource(), object)
+}
+
+// Replacement returns what an object of somebody else would gain and lose if wanted replaced it, as a unified diff of
+// YAML. It changes the object.
+func Replacement(res *selection.Resource, key keys.Key, wanted, object map[string]any) string {
+	if err := strip(res, key, object); err != nil {
+		return ""
 	}
-	return clean.Digest(object)
+	metadata, _ := object["metadata"].(map[string]any)
+	labels, _ := metadata["labels"].(map[string]any)
+	delete(labels, clean.Label)
+	if len(labels) == 0 {
+		delete(metadata, "labels")
+	}
+	return clean.DiffWhole(wanted, object)
 }
 
 // Member returns a text of the labels or annotations of an object.

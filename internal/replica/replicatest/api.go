@@ -5,6 +5,7 @@ package replicatest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,7 +17,7 @@ import (
 )
 
 // API is an API server that has what a test puts into it, and faults that a real one does not show when they are
-// wanted. It serves discovery, lists and watches. Nothing can be written to it, and it knows no selectors.
+// wanted. It serves discovery, lists, watches and single objects. Nothing can be written to it, and it knows no selectors.
 type API struct {
 	server *httptest.Server
 
@@ -145,11 +146,15 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		parts := strings.Split(rest, "/")
 		namespace := ""
-		if k.Namespaced && len(parts) == 3 && parts[0] == "namespaces" {
+		if k.Namespaced && len(parts) > 2 && parts[0] == "namespaces" {
 			namespace, parts = parts[1], parts[2:]
 		}
 		if len(parts) == 1 && parts[0] == k.Resource {
 			a.read(w, r, k, namespace)
+			return
+		}
+		if len(parts) == 2 && parts[0] == k.Resource {
+			a.get(w, k, namespace, parts[1])
 			return
 		}
 	}
@@ -210,7 +215,16 @@ func (a *API) read(w http.ResponseWriter, r *http.Request, k Kind, namespace str
 	}
 }
 
-func (a *API) list(k Kind, namespace string, partial bool) any {
+func (a *API) get(w http.ResponseWriter, k Kind, namespace, name string) {
+	if object, found := a.newest(k, namespace, false)[namespace+"/"+name]; found {
+		_, _ = w.Write(object) // who asked has gone
+		return
+	}
+	refuse(w, http.StatusNotFound)
+}
+
+// newest returns the objects that there are, by namespace and name.
+func (a *API) newest(k Kind, namespace string, partial bool) map[string]json.RawMessage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	newest := make(map[string]json.RawMessage)
@@ -224,10 +238,13 @@ func (a *API) list(k Kind, namespace string, partial bool) any {
 			delete(newest, key)
 		}
 	}
-	items := []json.RawMessage{}
-	for _, object := range newest {
-		items = append(items, object)
-	}
+	return newest
+}
+
+func (a *API) list(k Kind, namespace string, partial bool) any {
+	items := slices.AppendSeq([]json.RawMessage{}, maps.Values(a.newest(k, namespace, partial)))
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	apiVersion, kind := k.apiVersion(), k.Kind+"List"
 	if partial {
 		apiVersion, kind = "meta.k8s.io/v1", "PartialObjectMetadataList"

@@ -36,6 +36,16 @@ const (
 	Status      plan.Reason = "status" // the API server refuses the status
 )
 
+// Intended reports whether objects wait for a reason because the file, or a person who has detached them, wants it so.
+func Intended(r plan.Reason) bool {
+	switch r {
+	case LeftOut, plan.KeptDeselected, plan.DeletesDisabled, plan.DetachedObject:
+		return true
+	default:
+		return false
+	}
+}
+
 // Key says why a key waits.
 type Key struct {
 	plan.Reason
