@@ -17,7 +17,8 @@ import (
 )
 
 // API is an API server that has what a test puts into it, and faults that a real one does not show when they are
-// wanted. It serves discovery, lists, watches and single objects. Nothing can be written to it, and it knows no selectors.
+// wanted. It serves discovery, lists, watches and single objects. Nothing can be written to it, and it knows no
+// selectors.
 type API struct {
 	server *httptest.Server
 
