@@ -69,7 +69,7 @@ func WriteContexts(path string, contexts map[string]*rest.Config, current string
 		all.Clusters[name] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
 		all.AuthInfos[name] = &clientcmdapi.AuthInfo{
 			ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData,
-			ClientCertificate: cfg.CertFile, ClientKey: cfg.KeyFile,
+			ClientCertificate: cfg.CertFile, ClientKey: cfg.KeyFile, Token: cfg.BearerToken,
 		}
 		all.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	}
