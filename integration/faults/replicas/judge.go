@@ -180,6 +180,9 @@ func (w *world) differs(k key, source, target *unstructured.Unstructured, last e
 	if waits == "contested" && edits >= 3 {
 		return ""
 	}
+	if waits == "immutable" && w.wasRestored() {
+		return "" // the source's etcd has forgotten that it made the object immutable, and the target's has not
+	}
 	if target == nil {
 		return fmt.Sprintf("the target lacks it; the log's newest event is %s %s", last.op, last.Sequence)
 	}
@@ -200,6 +203,13 @@ func (w *world) differs(k key, source, target *unstructured.Unstructured, last e
 		return fmt.Sprintf("its sequence is %s, and the newest in the log is %s", at, last.Sequence)
 	}
 	return ""
+}
+
+// wasRestored reports whether the source's etcd was restored.
+func (w *world) wasRestored() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.holds) > 0
 }
 
 // leftOver says what is wrong with what the target has of an object that is left out.
