@@ -237,6 +237,9 @@ func (o *object) parkAWhile(why plan.Reason, detail string) result {
 		o.queue.Forget(o.id, waiting.Look) // what it waited for before is gone
 	}
 	o.park(why, detail)
+	if why == waiting.NoNamespace {
+		o.contests.Forget(o.id) // it went with its namespace
+	}
 	switch {
 	case why == waiting.NoNamespace && o.hasNamespace(&o.row):
 		return later

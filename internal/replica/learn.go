@@ -77,7 +77,7 @@ func (r learning) learnObject(res *selection.Resource, e *event.Event) {
 	if part := r.outstanding.Add(e, time.Now()); !r.table.Open(id, part) {
 		r.outstanding.Handled(part) // by the older event of the object that is not handled
 	}
-	r.enqueue(id)
+	r.queue.Add(id)
 }
 
 // weigh decides whether an end counts by itself: not that of an object that the replica does not write, and not that of

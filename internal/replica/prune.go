@@ -42,7 +42,7 @@ func (r *run) pruneScope(ctx context.Context, sc resyncs.Scope, state *resyncs.R
 			r.deletes.CameBack(state.Gone.At)
 			continue
 		}
-		r.enqueue(id)
+		r.queue.Add(id)
 	}
 }
 

@@ -49,6 +49,7 @@ func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 		if !row.Desired.Claim.Exists() {
 			return o.settle()
 		}
+		o.contests.Forget(id) // it went with its definition
 		return o.park(waiting.NoResource, "the target does not serve it")
 	case listing:
 		return waits // the end of the list looks at all keys

@@ -356,13 +356,10 @@ func (r *run) catchUp(ctx context.Context) {
 	r.prune(ctx)
 }
 
-// enqueue has a key looked at.
-func (r *run) enqueue(id keys.ID) { r.queue.Add(id) }
-
 // lookAtAll has all keys of a resource looked at: more is known of the target now.
 func (r *run) lookAtAll(res *selection.Resource) {
 	for id := range r.table.Of(res.Number) {
-		r.enqueue(id)
+		r.queue.Add(id)
 	}
 }
 

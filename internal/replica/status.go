@@ -161,7 +161,7 @@ func (p *Replica) Resume(ctx context.Context) error {
 	}
 	for id, row := range r.table.All() {
 		if row.Desired.Claim != keys.Unknown {
-			r.enqueue(id)
+			r.queue.Add(id)
 		}
 	}
 	return nil

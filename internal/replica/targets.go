@@ -362,7 +362,7 @@ func (f *feed) Deliver(c source.Change) {
 		f.seen[id] = struct{}{}
 	}
 	if changed {
-		f.run.enqueue(id)
+		f.run.queue.Add(id)
 	}
 }
 
@@ -377,7 +377,7 @@ func (f *feed) ended(key keys.Key, uid string) {
 	if before.Accepted && before.Desired.Claim.Exists() && before.Actual.Applied == before.Desired.Sequence {
 		f.run.contests.Add(id, time.Now())
 	}
-	f.run.enqueue(id)
+	f.run.queue.Add(id)
 }
 
 // compare looks whether an object of a list is older than it is known, although the list is not. Then the target's etcd
@@ -429,7 +429,7 @@ func (f *feed) sweep() {
 			continue
 		}
 		if _, found := f.run.table.Vanish(row.Key, row.Actual.UID); found {
-			f.run.enqueue(id)
+			f.run.queue.Add(id)
 		}
 	}
 	f.seen = nil

@@ -20,6 +20,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
 	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
@@ -209,4 +210,30 @@ func TestReconcile_does_not_wait_for_the_resource_of_what_is_gone(t *testing.T) 
 	g.tell(ended("a", at(1, 7)))
 	assert.Equal(t, settled, g.reconcile(t.Context(), id))
 	assert.Empty(t, reasons(g))
+}
+
+// An object that goes with its definition or its namespace is not changed back by anybody.
+func TestContests_do_not_count_what_goes_with_its_definition_or_namespace(t *testing.T) {
+	for name, wait := range map[string]func(g *rig, id keys.ID){
+		"definition": func(g *rig, id keys.ID) {
+			g.targets.set(g.selection.All()[0], unserved)
+			g.reconcile(t.Context(), id)
+		},
+		"namespace": func(g *rig, id keys.ID) {
+			o := &object{run: g.run, id: id, row: g.table.Get(id), res: g.selection.All()[0]}
+			o.parkAWhile(waiting.NoNamespace, "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, nil)
+			g.tell(is("a", at(1, 6)))
+			_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
+			for range 3 {
+				g.contests.Add(id, time.Now())
+			}
+			require.True(t, g.contests.Has(id, time.Now()))
+			wait(g, id)
+			assert.False(t, g.contests.Has(id, time.Now()))
+		})
+	}
 }

@@ -37,7 +37,7 @@ func (r *run) wake(ctx context.Context) {
 func (r *run) lookAgain(why plan.Reason, mayBe func(*keys.Row) bool) {
 	for _, id := range r.parked.Waiting(why) {
 		if row := r.table.Get(id); mayBe(&row) {
-			r.enqueue(id)
+			r.queue.Add(id)
 		}
 	}
 }

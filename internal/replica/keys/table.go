@@ -272,7 +272,7 @@ func (t *Table) Handled(id ID, position uint64) (part uint32) {
 // Sweep removes the rows that nothing needs any more: the target has nothing of the replica, the log tells nothing or
 // that the object is gone, and nothing has changed since the last Sweep.
 func (t *Table) Sweep() {
-	for id := ID(0); t.sweep(id); id++ {
+	for id := ID(0); sweep(t, id); id++ {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -280,7 +280,7 @@ func (t *Table) Sweep() {
 }
 
 // sweep does that with one row. It is false behind the last one.
-func (t *Table) sweep(id ID) bool {
+func sweep(t *Table, id ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if int32(id) >= t.rows.n {
