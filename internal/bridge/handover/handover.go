@@ -7,6 +7,7 @@ package handover
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/kube-eventbridge/kube-eventbridge/checkpoint"
@@ -120,17 +121,18 @@ func successor(
 	}
 	var order []sequence.Stream
 	var namespaces []string
-	var position, from string
+	var from string
 	for i, name := range a.From {
 		saved := stored.Streams[name]
+		saved.Position = position(&saved, a.Stream.Namespace)
 		at, _ := source.ParseName(name)
 		order = append(order, sequence.Stream{
 			Epoch: saved.Epoch, Since: saved.Since, Position: ledger.Numeric(saved.Position), Owes: saved.Owes.List,
 			Floors: saved.Floors,
 		})
 		namespaces = append(namespaces, at.Namespace)
-		if i == 0 || ledger.Numeric(saved.Position) < ledger.Numeric(position) {
-			position = saved.Position
+		if i == 0 || ledger.Numeric(saved.Position) < ledger.Numeric(to.Position) {
+			to.Position = saved.Position
 		}
 		if had := complete(&saved, len(stored.Rows[name])); had != "" &&
 			(from == "" || ledger.Numeric(had) < ledger.Numeric(from)) {
@@ -166,7 +168,7 @@ func successor(
 		next.Reselected(epoch(), sequence.Reselect)
 		to.Unannounced, to.Reselected = checkpoint.Snapshot{}, true
 	}
-	to.Position, to.Epoch, to.Since, to.Floors = position, next.Epoch, next.Since, next.Floors
+	to.Epoch, to.Since, to.Floors = next.Epoch, next.Since, next.Floors
 	if to.Owes.List > sequence.Nothing {
 		to.Owes.From = cmp.Or(from, to.Owes.From)
 	}
@@ -187,6 +189,17 @@ func successor(
 		to.Position, to.Floors, to.Refused = "", nil, ledger.WithoutVersions(to.Refused)
 	}
 	return to
+}
+
+// position returns the version up to which the objects of a namespace are in the log of a stream that has them.
+func position(saved *checkpoint.Stream, namespace string) string {
+	at := saved.Position
+	for _, f := range saved.Floors {
+		if namespace != "" && (f.Namespace == "" || f.Namespace == namespace) && f.Position > ledger.Numeric(at) {
+			at = strconv.FormatUint(f.Position, 10)
+		}
+	}
+	return at
 }
 
 // complete returns the version up to which the log is complete of a stream with so many rows; "0" where it has a part

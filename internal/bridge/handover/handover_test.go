@@ -45,6 +45,29 @@ func TestPlan_takes_the_oldest_position_and_the_greatest_debt(t *testing.T) {
 	assert.Equal(t, checkpoint.Owes{List: sequence.Republish, From: "20", Cause: "restored", Message: "m"}, to.Owes)
 }
 
+// A stream of all namespaces is taken back before it has listed. The log is as complete of each namespace as before.
+func TestPlan_gives_a_namespace_its_own_position_back(t *testing.T) {
+	positions := map[string]string{"configmaps.v1/bank": "1270", "configmaps.v1/shop": "1271"}
+	for _, same := range []bool{false, true} {
+		stored := &checkpoint.State{Streams: map[string]checkpoint.Stream{}}
+		for name, position := range positions {
+			stored.Streams[name] = checkpoint.Stream{Position: position, Epoch: 5, Namespaced: true}
+		}
+		all := source.Stream{Resource: configMaps}
+		stored.Streams = map[string]checkpoint.Stream{all.Name(): planOne(t, stored, &membership.Assignment{
+			Stream: all, From: []string{"configmaps.v1/bank", "configmaps.v1/shop"}, Same: same,
+		})}
+		for _, namespace := range []string{"bank", "shop"} {
+			of := source.Stream{Resource: configMaps, Namespace: namespace}
+			to := planOne(t, stored, &membership.Assignment{Stream: of, From: []string{all.Name()}, Same: same})
+			assert.Equal(t, positions[of.Name()], to.Position)
+			if !same {
+				assert.Equal(t, positions[of.Name()], to.Owes.From, "a gap hides what %s has", of.Name())
+			}
+		}
+	}
+}
+
 // A checkpoint was lost, and the streams that the log had go over to others before they have listed.
 func TestPlan_says_that_the_checkpoint_was_lost(t *testing.T) {
 	owes := checkpoint.Owes{List: sequence.Reselect, From: "20", Cause: "checkpoint-lost", Message: "m"}
