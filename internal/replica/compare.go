@@ -14,6 +14,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/listing"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
@@ -110,7 +111,7 @@ func (r comparing) compare(ctx context.Context, known func(), tell func(Differen
 		return nil
 	}
 	r.pruning.Wait()
-	for r.targets.busy() {
+	for r.targets.listing.Busy() {
 		if pause.For(ctx, lookEvery) != nil {
 			return nil
 		}
@@ -131,11 +132,11 @@ func (r comparing) difference(ctx context.Context, id keys.ID, row keys.Row) *Di
 	o := &object{run: r.run, id: id, row: row, res: r.selection.At(row.Resource)}
 	at := o.place()
 	d := &Difference{Resource: o.res.GroupResource().String(), Namespace: at.Namespace, Name: at.Name}
-	switch state := r.targets.state(row.Resource); {
-	case state == listing:
+	switch state := r.targets.state(o.res, row.Key); {
+	case state == listing.Listing:
 		d.Do, d.Why = "wait", string(waiting.NotListed)
 		return d
-	case state == unserved && row.Desired.Claim.Exists():
+	case state == listing.Unserved && row.Desired.Claim.Exists():
 		d.Do, d.Why = "wait", string(waiting.NoResource)
 		return d
 	}

@@ -21,7 +21,7 @@ type ending struct{ *object }
 
 // delete deletes an object of ours, if the guard allows it.
 func (o ending) delete(ctx context.Context) result {
-	if o.targets.busy() {
+	if o.targets.listing.Busy() {
 		return later // the limit depends on how many objects there are
 	}
 	if !o.allowed(&o.row) {

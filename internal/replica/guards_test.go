@@ -231,7 +231,8 @@ func TestCompare_does_not_wait_for_what_cannot_be_listed(t *testing.T) {
 	g := newRig(t, nil)
 	g.compares = true
 	g.tell(marker(event.ResyncStarted, 0), is("a", at(1, 10)), marker(event.ResyncCompleted, 0))
-	g.targets.fails(g.selection.All()[0], true)
+	g.targets.listing.Begin(0, "v1", []string{"shop"})
+	g.targets.listing.SetFailing(0, "shop", true)
 	g.catchUp(t.Context())
 	var all []Difference
 	tell := func(d Difference) error { all = append(all, d); return nil }

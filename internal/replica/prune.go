@@ -8,6 +8,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 )
 
 // prune claims that what complete resyncs did not tell is gone. It is called once all that they told was learned.
@@ -17,20 +18,31 @@ func (r *run) prune(ctx context.Context) {
 	}
 }
 
-// pruneScope prunes within one scope. One with a field selector cannot be told from others in the target: there nothing
-// is pruned.
+// pruneScope prunes within one scope, in each stream of the target as soon as that is listed. A scope with a field
+// selector cannot be told from others in the target: there nothing is pruned.
 func (r *run) pruneScope(ctx context.Context, sc resyncs.Scope, state *resyncs.Resync) {
 	res := r.selection.At(sc.Resource)
 	if sc.FieldSelector != "" {
 		r.log.Warn("a complete resync prunes nothing: its stream has a field selector", slog.String("resource", res.Resource))
 		return
 	}
-	if !r.targets.await(ctx, res) {
+	namespaces, _ := r.targets.listing.Namespaces(ctx, sc.Resource, !r.compares)
+	for _, namespace := range namespaces {
+		r.pruning.Go(func() { r.pruneStream(ctx, res, namespace, sc, state) })
+	}
+}
+
+// pruneStream prunes what a scope of the source has in a stream of the target, which a namespace stands for.
+func (r *run) pruneStream(
+	ctx context.Context, res *selection.Resource, namespace string, sc resyncs.Scope, state *resyncs.Resync,
+) {
+	if !r.targets.listing.WaitListed(ctx, sc.Resource, namespace, !r.compares) {
 		return
 	}
-	within, err := r.targets.within(ctx, res, sc)
+	within, err := r.targets.within(ctx, res, namespace, sc)
 	if err != nil {
-		r.log.Warn("a complete resync prunes nothing", slog.String("resource", res.Resource), slog.Any("reason", err))
+		r.log.Warn("a complete resync prunes nothing", slog.String("resource", res.Resource),
+			slog.String("namespace", namespace), slog.Any("reason", err))
 		return
 	}
 	untold := r.untold(sc, state, within)

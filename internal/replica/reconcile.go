@@ -17,6 +17,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/listing"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
@@ -44,16 +45,16 @@ const (
 func (r *run) reconcile(ctx context.Context, id keys.ID) result {
 	row := r.table.Get(id)
 	o := &object{run: r, id: id, row: row, res: r.selection.At(row.Resource)}
-	switch r.targets.state(row.Resource) {
-	case unserved:
+	switch r.targets.state(o.res, row.Key) {
+	case listing.Unserved:
 		if !row.Desired.Claim.Exists() {
 			return o.settle()
 		}
 		o.contests.Forget(id) // it went with its definition
 		return o.park(waiting.NoResource, "the target does not serve it")
-	case listing:
+	case listing.Listing:
 		return waits // the end of the list looks at all keys
-	case synced:
+	case listing.Listed:
 	}
 	if r.stopped(&row) {
 		return r.stop(ctx) // release looks at all keys
@@ -169,9 +170,8 @@ type object struct {
 
 // place returns where the object is in the target.
 func (o *object) place() write.Object {
-	target, _ := o.res.Places().Target(o.res.GroupResource(),
-		types.NamespacedName{Namespace: o.row.Namespace, Name: o.row.Name})
-	version := cmp.Or(o.version, o.targets.version(o.row.Resource), o.res.Version)
+	target, _ := placeOf(o.res, o.row.Key)
+	version := cmp.Or(o.version, o.targets.listing.Version(o.row.Resource), o.res.Version)
 	return write.Object{
 		Resource: o.res.GroupResource().WithVersion(version), Namespace: target.Namespace, Name: target.Name,
 	}

@@ -69,7 +69,11 @@ func (g *rig) tell(events ...replicatest.Event) {
 // synced says that the target has been listed.
 func (g *rig) synced() {
 	for _, res := range g.selection.All() {
-		g.targets.set(res, synced)
+		namespaces := res.Namespaces(true)
+		g.targets.listing.Begin(res.Number, res.Version, namespaces)
+		for _, namespace := range namespaces {
+			g.targets.listing.SetListed(res.Number, namespace)
+		}
 	}
 }
 

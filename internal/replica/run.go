@@ -356,10 +356,13 @@ func (r *run) catchUp(ctx context.Context) {
 	r.prune(ctx)
 }
 
-// lookAtAll has all keys of a resource looked at: more is known of the target now.
-func (r *run) lookAtAll(res *selection.Resource) {
-	for id := range r.table.Of(res.Number) {
-		r.queue.Add(id)
+// lookAtAll has all keys of a resource looked at that a stream of the target has: more is known of it now. A namespace
+// stands for the stream.
+func (r *run) lookAtAll(res *selection.Resource, namespace string) {
+	for id, row := range r.table.Of(res.Number) {
+		if has(res, namespace, row.Key) {
+			r.queue.Add(id)
+		}
 	}
 }
 

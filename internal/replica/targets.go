@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/listing"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
@@ -36,41 +35,20 @@ type targets struct {
 	catalog *catalog.Catalog
 	reading sync.WaitGroup
 
-	mu     sync.Mutex
-	states map[uint16]targetState // by resource
-	// versions are those in which the target's resources are read.
-	versions map[uint16]string
-	// failing are the resources that the target does not let be read at present.
-	failing map[uint16]bool
-	// changed is closed when one of these changes.
-	changed chan struct{}
+	listing *listing.Streams
 
 	askEvery time.Duration
 }
 
-// targetState is how far a resource of the target is read.
-type targetState uint8
-
-const (
-	// unserved: the target does not serve it.
-	unserved targetState = iota
-	// listing: its objects are not all known.
-	listing
-	// synced: they are, so that what is not known does not exist.
-	synced
-)
-
 func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets {
 	return &targets{
-		run: r, client: client, catalog: offered, states: make(map[uint16]targetState),
-		versions: make(map[uint16]string), failing: make(map[uint16]bool),
-		changed: make(chan struct{}), askEvery: askEvery,
+		run: r, client: client, catalog: offered, listing: listing.New(), askEvery: askEvery,
 	}
 }
 
 // open begins to read a resource of the target, until ctx ends.
 func (t *targets) open(ctx context.Context, res *selection.Resource) {
-	t.set(res, listing)
+	t.listing.Open(res.Number)
 	t.reading.Go(func() {
 		for backoff := (kube.Backoff{}); ; {
 			err := t.read(ctx, res)
@@ -82,7 +60,7 @@ func (t *targets) open(ctx context.Context, res *selection.Resource) {
 				return
 			}
 			t.run.log.Warn("the target is listed again", slog.String("resource", res.Resource), slog.Any("reason", err))
-			t.set(res, listing)
+			t.listing.Open(res.Number)
 			t.forget(res)
 			if backoff.Wait(ctx, err) != nil {
 				return
@@ -91,76 +69,21 @@ func (t *targets) open(ctx context.Context, res *selection.Resource) {
 	})
 }
 
-func (t *targets) set(res *selection.Resource, s targetState) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.states[res.Number] = s
-	close(t.changed)
-	t.changed = make(chan struct{})
+// state returns how far the stream is read that has an object.
+func (t *targets) state(res *selection.Resource, k keys.Key) listing.State {
+	at, _ := placeOf(res, k)
+	return t.listing.State(res.Number, at.Namespace)
 }
 
-// await waits until the target's objects of a resource are all known. It is false if ctx ended, or if nothing is to be
-// written and they cannot be known at present.
-func (t *targets) await(ctx context.Context, res *selection.Resource) bool {
-	for {
-		t.mu.Lock()
-		state, failing, changed := t.states[res.Number], t.failing[res.Number], t.changed
-		t.mu.Unlock()
-		switch {
-		case state == synced:
-			return true
-		case t.run.compares && (failing || state == unserved):
-			return false
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
-		}
-	}
+// placeOf returns where the target has an object of a resource; ok is false if it has no place there.
+func placeOf(res *selection.Resource, k keys.Key) (at types.NamespacedName, ok bool) {
+	return res.Places().Target(res.GroupResource(), types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
 }
 
-// begin says that a resource is read in a version.
-func (t *targets) begin(res *selection.Resource, version string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.states[res.Number], t.versions[res.Number] = listing, version
-}
-
-// version returns the version in which a resource is read; empty where it is not.
-func (t *targets) version(number uint16) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.versions[number]
-}
-
-func (t *targets) state(number uint16) targetState {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.states[number]
-}
-
-// busy reports whether objects of a resource are being listed. One that cannot be listed is not waited for.
-func (t *targets) busy() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for number, s := range t.states {
-		if s == listing && !t.failing[number] {
-			return true
-		}
-	}
-	return false
-}
-
-// fails says whether a resource cannot be read at present.
-func (t *targets) fails(res *selection.Resource, failing bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.failing[res.Number] != failing {
-		t.failing[res.Number] = failing
-		close(t.changed)
-		t.changed = make(chan struct{})
-	}
+// has reports whether a stream of the target, which a namespace stands for, has the object of a key.
+func has(res *selection.Resource, namespace string, k keys.Key) bool {
+	at, ok := placeOf(res, k)
+	return ok && (namespace == "" || at.Namespace == namespace)
 }
 
 // forget removes what is known of the target's objects of a resource.
@@ -170,38 +93,29 @@ func (t *targets) forget(res *selection.Resource) {
 	}
 }
 
-// read reads a resource, in all of its scopes, once the target serves it. The error is ctx's, or says why a scope
+// read reads a resource, in all of its streams, once the target serves it. The error is ctx's, or says why a stream
 // cannot be read on.
 func (t *targets) read(ctx context.Context, res *selection.Resource) error {
 	served, err := t.served(ctx, res)
 	if err != nil {
 		return err
 	}
-	t.begin(res, served.Version)
-	scopes := res.Namespaces(served.Namespaced)
-	var waiting atomic.Int32
-	waiting.Store(int32(len(scopes))) //nolint:gosec // few exist
+	namespaces := res.Namespaces(served.Namespaced)
+	t.listing.Begin(res.Number, served.Version, namespaces)
 	group, ctx := errgroup.WithContext(ctx)
-	for _, namespace := range scopes {
-		stream := source.Stream{
+	for _, namespace := range namespaces {
+		f := newFeed(t.run, res, source.Stream{
 			Resource: served, Namespace: namespace, LabelSelector: clean.Label + "=" + t.run.cfg.Name,
-		}
-		f := &feed{run: t.run, res: res, stream: stream, listed: sync.OnceFunc(func() {
-			if waiting.Add(-1) == 0 {
-				t.run.checkEpochs(res)
-				t.set(res, synced)
-				t.run.lookAtAll(res)
-			}
-		})}
+		})
 		group.Go(func() error {
 			return (&reader.Reader{
-				Client: t.client, Stream: stream, Feed: f, History: f, Observer: f,
+				Client: t.client, Stream: f.stream, Feed: f, History: f, Observer: f,
 			}).Run(ctx)
 		})
 	}
 	group.Go(func() error { return t.follow(ctx, served) })
-	if len(scopes) > 0 {
-		first := source.Stream{Resource: served, Namespace: scopes[0]}
+	if len(namespaces) > 0 {
+		first := source.Stream{Resource: served, Namespace: namespaces[0]}
 		group.Go(func() error { return kube.Rewound(ctx, t.client, first, t.askEvery) })
 	}
 	return group.Wait()
@@ -245,8 +159,8 @@ func (t *targets) served(ctx context.Context, res *selection.Resource) (source.R
 				}
 				return found.Versions[0], nil
 			}
-			t.set(res, unserved)
-			t.run.lookAtAll(res)
+			t.listing.SetUnserved(res.Number)
+			t.run.lookAtAll(res, "")
 		}
 		select {
 		case <-changed:
@@ -256,47 +170,41 @@ func (t *targets) served(ctx context.Context, res *selection.Resource) (source.R
 	}
 }
 
-// within returns which keys of a resource a scope of the source has, as far as the labels of the target's objects tell.
-// The error is as for list.
-func (t *targets) within(ctx context.Context, res *selection.Resource, sc resyncs.Scope) (func(keys.Key) bool, error) {
+// within returns which keys of a stream of the target a scope of the source has, as far as the labels of the target's
+// objects tell. A namespace stands for the stream. The error is as for list.
+func (t *targets) within(
+	ctx context.Context, res *selection.Resource, namespace string, sc resyncs.Scope,
+) (func(keys.Key) bool, error) {
 	if sc.LabelSelector == "" {
-		return func(keys.Key) bool { return true }, nil
+		return func(k keys.Key) bool { return has(res, namespace, k) }, nil
 	}
+	none := func(keys.Key) bool { return false }
 	if _, err := labels.Parse(sc.LabelSelector); err != nil {
-		return func(keys.Key) bool { return false }, nil //nolint:nilerr // nothing is known to be within
+		return none, nil //nolint:nilerr // nothing is known to be within
+	}
+	if sc.Namespace != "" {
+		target, ok := res.Places().TargetNamespace(sc.Namespace)
+		if !ok || namespace != "" && namespace != target {
+			return none, nil
+		}
+		namespace = target
 	}
 	served, err := t.served(ctx, res)
 	if err != nil {
 		return nil, err
 	}
+	stream := source.Stream{
+		Resource: served, Namespace: namespace, LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector,
+	}
 	found := make(map[keys.Key]struct{})
-	for _, namespace := range namespacesWithin(res, served, sc) {
-		stream := source.Stream{
-			Resource: served, Namespace: namespace,
-			LabelSelector: clean.Label + "=" + t.run.cfg.Name + "," + sc.LabelSelector,
+	if err := t.list(ctx, stream, func(item *kube.Item) {
+		if key, ok := res.Key(item.Namespace, item.Name); ok {
+			found[key] = struct{}{}
 		}
-		if err := t.list(ctx, stream, func(item *kube.Item) {
-			if key, ok := res.Key(item.Namespace, item.Name); ok {
-				found[key] = struct{}{}
-			}
-		}); err != nil {
-			return nil, err
-		}
+	}); err != nil {
+		return nil, err
 	}
 	return func(k keys.Key) bool { _, in := found[k]; return in }, nil
-}
-
-// namespacesWithin returns the target's namespaces, of those that are read, that a scope of the source may be in.
-func namespacesWithin(res *selection.Resource, served source.Resource, sc resyncs.Scope) []string {
-	all := res.Namespaces(served.Namespaced)
-	if sc.Namespace == "" {
-		return all
-	}
-	within, ok := res.Places().TargetNamespace(sc.Namespace)
-	if !ok || all[0] != "" && !slices.Contains(all, within) {
-		return nil
-	}
-	return []string{within}
 }
 
 // list calls f with what a stream of the target has, until it has all of it. What is in the way is told. The error is
@@ -316,7 +224,7 @@ func (t *targets) list(ctx context.Context, stream source.Stream, f func(*kube.I
 	}
 }
 
-// feed takes over what a scope of the target has. It implements what package source asks of the far side. Nothing is
+// feed takes over what a stream of the target has. It implements what package source asks of the far side. Nothing is
 // held up: a change is put into the table where it is delivered.
 type feed struct {
 	run    *run
@@ -328,6 +236,14 @@ type feed struct {
 	version string
 	// rewound, if not nil, tells of an object of the list that is older than it was known before that version.
 	rewound error
+}
+
+func newFeed(r *run, res *selection.Resource, stream source.Stream) *feed {
+	return &feed{run: r, res: res, stream: stream, listed: sync.OnceFunc(func() {
+		r.checkEpochs(res)
+		r.targets.listing.SetListed(res.Number, stream.Namespace)
+		r.lookAtAll(res, stream.Namespace)
+	})}
 }
 
 // Admit implements [source.Feed].
@@ -423,9 +339,7 @@ func (f *feed) sweep() {
 		if row.Actual.Owner == keys.Absent {
 			continue
 		}
-		at := types.NamespacedName{Namespace: row.Namespace, Name: row.Name}
-		target, ok := f.res.Places().Target(f.res.GroupResource(), at)
-		if _, seen := f.seen[id]; seen || !ok || f.stream.Namespace != "" && target.Namespace != f.stream.Namespace {
+		if _, seen := f.seen[id]; seen || !has(f.res, f.stream.Namespace, row.Key) {
 			continue
 		}
 		if _, found := f.run.table.Vanish(row.Key, row.Actual.UID); found {
@@ -438,7 +352,7 @@ func (f *feed) sweep() {
 // State implements [source.Observer].
 func (f *feed) State(s source.State, err error) {
 	waits := s == source.Waiting
-	f.run.targets.fails(f.res, waits)
+	f.run.targets.listing.SetFailing(f.res.Number, f.stream.Namespace, waits)
 	if !waits {
 		err = nil
 	}

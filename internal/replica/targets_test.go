@@ -16,8 +16,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/listing"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/waiting"
@@ -115,7 +118,7 @@ func (g *rig) shown(key keys.Key) (id keys.ID) {
 	require.Eventually(g.t, func() bool {
 		var row keys.Row
 		row, id, _ = g.table.Find(key)
-		return row.Actual.Owner == keys.Ours && g.targets.state(key.Resource) == synced
+		return row.Actual.Owner == keys.Ours && g.targets.state(g.selection.At(key.Resource), key) == listing.Listed
 	}, time.Minute, time.Millisecond)
 	return id
 }
@@ -134,14 +137,53 @@ func TestWithin_lists_the_namespaces_that_are_read(t *testing.T) {
 	g.reads()
 	g.tell(is("a", at(1, 10)))
 	for _, sc := range []resyncs.Scope{{LabelSelector: "app=x"}, {LabelSelector: "app=x", Namespace: "shop"}} {
-		within, err := g.targets.within(t.Context(), g.selection.All()[0], sc)
+		within, err := g.targets.within(t.Context(), g.selection.All()[0], "shop", sc)
 		require.NoError(t, err)
 		assert.True(t, within(keys.Key{Namespace: "shop", Name: "a"}))
 		assert.False(t, within(keys.Key{Namespace: "shop", Name: "b"}))
 	}
-	within, err := g.targets.within(t.Context(), g.selection.All()[0], resyncs.Scope{LabelSelector: "app=x", Namespace: "other"})
+	within, err := g.targets.within(t.Context(), g.selection.All()[0], "shop", resyncs.Scope{LabelSelector: "app=x", Namespace: "other"})
 	require.NoError(t, err, "nothing of it is read")
 	assert.False(t, within(keys.Key{Namespace: "shop", Name: "a"}))
+}
+
+// A role binding of one namespace is missing.
+func TestTargets_read_other_namespaces_where_one_may_not_be_listed(t *testing.T) {
+	api := replicatest.NewAPI(t, replicatest.ConfigMaps)
+	var refused atomic.Bool
+	refused.Store(true)
+	api.Refuse = func(r *http.Request) int {
+		if refused.Load() && strings.Contains(r.URL.Path, "/namespaces/bank/") {
+			return http.StatusForbidden
+		}
+		return 0
+	}
+	for _, namespace := range []string{"bank", "shop"} {
+		api.Put("configmaps", namespace, "left", copyOf("configmaps/"+namespace+"/left", uidOf("left"), at(1, 9)))
+	}
+	g := newRig(t, func(c *Config) {
+		targeting(api)(c)
+		c.Entries[0].Namespaces = []string{"bank", "shop"}
+		c.Entries[0].Rules = must.Get(clean.New(clean.Config{Replica: "r", Selected: c.Entries[0].Namespaces}))(t)
+	})
+	g.reads()
+	bank := is("told", at(1, 10))
+	bank.Namespace = "bank"
+	g.tell(marker(event.ResyncStarted, 0), is("told", at(1, 10)), bank, marker(event.ResyncCompleted, 0))
+	g.catchUp(t.Context())
+	claim := func(namespace string) keys.Claim {
+		row, _, _ := g.table.Find(keys.Key{Namespace: namespace, Name: "left"})
+		return row.Desired.Claim
+	}
+	require.Eventually(t, func() bool { return claim("shop") == keys.Gone }, time.Minute, time.Millisecond, "it is pruned")
+	require.Eventually(t, func() bool { return !g.targets.listing.Busy() }, time.Minute, time.Millisecond, "deletes go on")
+	_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "told"})
+	require.NotEqual(t, waits, g.reconcile(t.Context(), id))
+	_, id, _ = g.table.Find(keys.Key{Namespace: "bank", Name: "told"})
+	require.Equal(t, waits, g.reconcile(t.Context(), id))
+
+	refused.Store(false)
+	require.Eventually(t, func() bool { return claim("bank") == keys.Gone }, time.Minute, time.Millisecond)
 }
 
 func TestWithin_tells_what_is_in_the_way(t *testing.T) {
@@ -159,7 +201,7 @@ func TestWithin_tells_what_is_in_the_way(t *testing.T) {
 	g.tell(is("a", at(1, 10)))
 	listed := make(chan error, 1)
 	go func() {
-		_, err := g.targets.within(t.Context(), g.selection.All()[0], resyncs.Scope{LabelSelector: "app=x"})
+		_, err := g.targets.within(t.Context(), g.selection.All()[0], "shop", resyncs.Scope{LabelSelector: "app=x"})
 		listed <- err
 	}()
 	problem := func() error { return g.health.Now()["configmaps.v1/shop, to prune"].Err }
@@ -171,7 +213,7 @@ func TestWithin_tells_what_is_in_the_way(t *testing.T) {
 
 	code.Store(http.StatusBadRequest)
 	g.compares = true
-	_, err := g.targets.within(t.Context(), g.selection.All()[0], resyncs.Scope{LabelSelector: "app=x"})
+	_, err := g.targets.within(t.Context(), g.selection.All()[0], "shop", resyncs.Scope{LabelSelector: "app=x"})
 	assert.ErrorContains(t, err, "refused with 400", "a comparison ends")
 }
 
@@ -203,7 +245,7 @@ func TestRead_notices_that_the_target_went_back_while_watches_are_open(t *testin
 func TestReconcile_does_not_wait_for_the_resource_of_what_is_gone(t *testing.T) {
 	g := newRig(t, nil)
 	g.tell(is("a", at(1, 6)))
-	g.targets.set(g.selection.All()[0], unserved)
+	g.targets.listing.SetUnserved(0)
 	_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})
 	g.reconcile(t.Context(), id)
 	require.Equal(t, map[string]int{"no-resource": 1}, reasons(g))
@@ -216,7 +258,7 @@ func TestReconcile_does_not_wait_for_the_resource_of_what_is_gone(t *testing.T) 
 func TestContests_do_not_count_what_goes_with_its_definition_or_namespace(t *testing.T) {
 	for name, wait := range map[string]func(g *rig, id keys.ID){
 		"definition": func(g *rig, id keys.ID) {
-			g.targets.set(g.selection.All()[0], unserved)
+			g.targets.listing.SetUnserved(0)
 			g.reconcile(t.Context(), id)
 		},
 		"namespace": func(g *rig, id keys.ID) {
