@@ -50,8 +50,8 @@ type Config struct {
 
 	// Workers is how many objects are written at a time (default 16).
 	Workers int
-	// Remember is how long the end of an object is remembered (default 10 min). It is longer than a request of an
-	// earlier leader can take to arrive.
+	// Remember is how long the end of an object is remembered at least (default 10 min). It is longer than a request of
+	// an earlier leader can take to arrive.
 	Remember time.Duration
 	// Log lines; may be nil.
 	Logger *slog.Logger

@@ -108,6 +108,32 @@ func TestResume_releases_only_what_a_person_was_told(t *testing.T) {
 	assert.True(t, g.allowed(&row))
 }
 
+// The partitions of a topic are not read in the order of time.
+func TestResume_does_not_release_what_is_read_later(t *testing.T) {
+	g := newRig(t, nil)
+	p := New(*g.cfg)
+	p.set(g.run)
+	end := func(name string, ended replicatest.Event, at time.Time) {
+		ended.At = at
+		g.tell(ended)
+		g.has(name, ended.Sequence)
+	}
+	g.catchUp(t.Context())
+	for _, name := range names(7) {
+		end(name, ended(name, at(1, 10)), noon)
+	}
+	row := g.row("c00")
+	require.False(t, g.allowed(&row))
+	require.NoError(t, p.Resume(t.Context()))
+	assert.True(t, g.allowed(&row))
+	for i := range 7 {
+		name := fmt.Sprint("late", i)
+		end(name, ended(name, at(1, 10)), noon.Add(-time.Minute))
+	}
+	row = g.row("late0")
+	assert.False(t, g.allowed(&row), "no person was told of them")
+}
+
 // A compacted log may have lost the gap: then the object that was written in a later version shows it.
 func TestEpochs_hold_where_the_version_of_an_object_goes_back(t *testing.T) {
 	g := newRig(t, nil)

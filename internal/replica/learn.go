@@ -63,6 +63,7 @@ func (r learning) learnObject(res *selection.Resource, e *event.Event) {
 	}
 	if r.cfg.Ends(desired.Claim) {
 		r.weigh(&desired, res, e)
+		desired.At = r.deletes.Time(desired.At)
 	}
 	id, before, learned := r.table.Learn(key, desired, r.resyncs.Told(res.Number, e))
 	if !learned {
@@ -113,5 +114,5 @@ func (r learning) count(before, now keys.Desired) {
 
 // weighs reports whether an end counts for the limit of deletes.
 func (r learning) weighs(d keys.Desired) bool {
-	return r.cfg.Ends(d.Claim) && !d.Young && (!d.LeftOut || d.Counted)
+	return r.cfg.Ends(d.Claim) && d.Weighs()
 }

@@ -45,13 +45,11 @@ func (r *run) pruneStream(
 			slog.String("namespace", namespace), slog.Any("reason", err))
 		return
 	}
-	untold := r.untold(sc, state, within)
-	for range untold { // all are counted before the first one is deleted
-		r.deletes.Went(state.Gone.At)
-	}
+	untold, gone := r.untold(sc, state, within), state.Gone
+	gone.At = r.deletes.Pruned(len(untold), gone.At) // all are counted before the first one is deleted
 	for _, id := range untold {
-		if !r.table.Prune(id, state.Gone, state.Told) {
-			r.deletes.CameBack(state.Gone.At)
+		if !r.table.Prune(id, gone, state.Told) {
+			r.deletes.CameBack(gone.At)
 			continue
 		}
 		r.queue.Add(id)

@@ -3,9 +3,12 @@
 package replica
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
@@ -80,4 +83,33 @@ func TestPrune_waits_for_all_lanes(t *testing.T) {
 	g.tell(is("left", at(1, 9)))
 	assert.Equal(t, keys.Whole, g.row("left").Desired.Claim, "told again behind it")
 	assert.True(t, g.deletes.Allows(noon, 0))
+}
+
+// A resource may not be listed, and deletes of others are resumed meanwhile.
+func TestPrune_is_not_released_before_the_target_is_listed(t *testing.T) {
+	g := newRig(t, nil)
+	p := New(*g.cfg)
+	p.set(g.run)
+	g.tell(marker(event.ResyncStarted, 0), marker(event.ResyncCompleted, 0))
+	g.catchUp(t.Context())
+	for i, name := range names(7) {
+		e := ended(name, at(1, uint64(20+i)))
+		e.At = noon.Add(time.Minute)
+		g.tell(e)
+		g.has(name, at(1, 10))
+	}
+	row := g.row("c00")
+	require.False(t, g.allowed(&row))
+	require.NoError(t, p.Resume(t.Context()))
+	assert.True(t, g.allowed(&row))
+	for i := range 7 {
+		g.has(fmt.Sprint("left", i), at(1, 9))
+	}
+	g.synced()
+	g.pruning.Wait()
+	row = g.row("left0")
+	require.Equal(t, keys.Gone, row.Desired.Claim)
+	assert.False(t, g.allowed(&row), "no person was told of them")
+	require.NoError(t, p.Resume(t.Context()))
+	assert.True(t, g.allowed(&row))
 }

@@ -351,6 +351,7 @@ func (r *run) catchUp(ctx context.Context) {
 			slog.String("pipeline", r.cfg.Pipeline))
 	}
 	r.caughtUp = true
+	r.deletes.CatchUp()
 	r.checkEpochs(nil)
 	close(r.begun)
 	r.prune(ctx)
@@ -414,7 +415,7 @@ func (r *run) keep(ctx context.Context) {
 	for pause.For(ctx, keepEvery) == nil {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(r.cfg.Remember)
-			r.table.Sweep()
+			r.table.Sweep(now.Add(-guard.Window))
 			r.contests.Sweep(now)
 		}
 		marks, _, _ := r.outstanding.State()

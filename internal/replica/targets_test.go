@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/clean"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/listing"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
@@ -74,7 +75,7 @@ func TestFeed_ends_the_run_where_what_was_forgotten_comes_back(t *testing.T) {
 		f.Deliver(delivered("never-told", "11"))
 		require.Empty(t, g.failed, "nothing was forgotten")
 
-		ctx, stop := context.WithTimeout(t.Context(), 3*g.cfg.Remember)
+		ctx, stop := context.WithTimeout(t.Context(), guard.Window+3*g.cfg.Remember)
 		defer stop()
 		g.keep(ctx)
 		_, _, found := g.table.Find(keys.Key{Namespace: "shop", Name: "a"})

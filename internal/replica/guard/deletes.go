@@ -26,14 +26,14 @@ func (l Limit) Of(objects int) int {
 	return max(objects*l.Percent/100, least)
 }
 
-// window is the time in which deletes are counted.
-const window = 60 // minutes
+// Window is the time in which deletes are counted.
+const Window = time.Hour
 
 // Deletes counts how many objects went, in the time of the log, and holds deletes above the limit. An object that came
 // back does not count.
 //
-// What it counts follows from the newest events of the log alone, so that a restart counts the same. It is safe for
-// concurrent use.
+// What it counts follows from the newest events of the log alone, so that a restart counts the same. An exception is
+// what a log or a list tells late, see [Deletes.Time]. It is safe for concurrent use.
 type Deletes struct {
 	mu       sync.Mutex
 	limit    Limit
@@ -45,7 +45,9 @@ type Deletes struct {
 	// confirmed is what Confirmed returned last, and since is gone of what ended after that.
 	confirmed time.Time
 	since     map[int64]int
-	held      bool
+	// known is a time up to which ends were confirmed, or are being: no person was told of one that is found now.
+	known time.Time
+	held  bool
 }
 
 // NewDeletes returns a guard that has counted nothing. Ends up to released were confirmed. Held: it refuses until
@@ -54,15 +56,59 @@ func NewDeletes(limit Limit, released time.Time, held bool) *Deletes {
 	return &Deletes{limit: limit, released: released, held: held, gone: make(map[int64]int)}
 }
 
-// Went counts an object that ended at a time.
-func (d *Deletes) Went(at time.Time) { d.count(at, 1) }
-
-// CameBack takes back that an object ended at a time: there is one of its name again.
-func (d *Deletes) CameBack(at time.Time) { d.count(at, -1) }
-
-func (d *Deletes) count(at time.Time, n int) {
+// CatchUp says that the log was read up to its end. What is found from now on was not found when ends were confirmed.
+func (d *Deletes) CatchUp() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.setKnown(d.released)
+}
+
+func (d *Deletes) setKnown(at time.Time) {
+	if at.After(d.known) {
+		d.known = at
+	}
+}
+
+// Time returns when an object ended, for the guard, of which it is found now that it ended at a time. One of which no
+// person was told ended right behind those that a person has confirmed: parts of a log are not read in the order of
+// time, and a list may come long after the resync that it is compared with.
+func (d *Deletes) Time(at time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.time(at)
+}
+
+func (d *Deletes) time(at time.Time) time.Time {
+	if at.After(d.known) || d.known.IsZero() {
+		return at
+	}
+	return d.known.Add(time.Millisecond)
+}
+
+// Pruned counts n objects of which it is found now that they ended at a time. It returns what Time does.
+func (d *Deletes) Pruned(n int, at time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at = d.time(at)
+	d.count(at, n)
+	return at
+}
+
+// Went counts an object that ended at a time, as Time has returned it.
+func (d *Deletes) Went(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count(at, 1)
+}
+
+// CameBack takes back that an object ended at a time: there is one of its name again.
+func (d *Deletes) CameBack(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count(at, -1)
+}
+
+func (d *Deletes) count(at time.Time, n int) {
 	if n > 0 && at.After(d.newest) {
 		d.newest = at
 	}
@@ -86,14 +132,17 @@ func add(counts map[int64]int, at time.Time, n int) {
 func (d *Deletes) Allows(at time.Time, objects int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !at.After(d.released) {
+	switch {
+	case d.held:
+		return false
+	case !at.After(d.released):
 		return true
 	}
 	gone := 0
-	for minute := at.Unix()/60 - window; minute <= at.Unix()/60; minute++ {
+	for minute := at.Add(-Window).Unix() / 60; minute <= at.Unix()/60; minute++ {
 		gone += d.gone[minute]
 	}
-	d.held = d.held || gone > d.limit.Of(objects+gone)
+	d.held = gone > d.limit.Of(objects+gone)
 	return !d.held
 }
 
@@ -113,6 +162,7 @@ func (d *Deletes) Confirmed() time.Time {
 	if d.held && d.newest.After(d.released) {
 		d.confirmed, d.since = d.newest, make(map[int64]int)
 	}
+	d.setKnown(d.confirmed)
 	return d.confirmed
 }
 

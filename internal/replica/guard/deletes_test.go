@@ -60,6 +60,48 @@ func TestDeletes_release_only_what_a_person_was_told(t *testing.T) {
 	assert.False(t, d.Allows(noon.Add(time.Second), 100))
 }
 
+// A partition of a topic is read later than another one, and a bridge publishes late what its broker did not take.
+func TestDeletes_count_what_is_found_late(t *testing.T) {
+	for name, next := range map[string]func(d *Deletes) (now *Deletes, stored func()){
+		"while it is stored": func(d *Deletes) (*Deletes, func()) { d.Confirmed(); return d, d.Release },
+		"behind a release":   func(d *Deletes) (*Deletes, func()) { d.Confirmed(); d.Release(); return d, func() {} },
+		"by the next process": func(d *Deletes) (*Deletes, func()) {
+			next := NewDeletes(Limit{Count: 10}, d.Confirmed(), false)
+			assert.Equal(t, noon, next.Time(noon), "what the log had was confirmed")
+			next.CatchUp()
+			return next, func() {}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := NewDeletes(Limit{Count: 10}, time.Time{}, false)
+			early := noon.Add(-time.Minute)
+			assert.Equal(t, early, d.Time(early))
+			d.CatchUp()
+			assert.Equal(t, early, d.Time(early), "nothing was confirmed")
+			assert.Equal(t, noon, d.Pruned(11, noon))
+			assert.False(t, d.Allows(noon, 100))
+			d, stored := next(d)
+			late := d.Time(early)
+			for range 11 {
+				d.Went(late)
+			}
+			stored()
+			assert.True(t, d.Allows(noon, 100))
+			assert.False(t, d.Allows(late, 100), "no person was told of them")
+			assert.Equal(t, late, d.Pruned(1, noon))
+		})
+	}
+}
+
+// A process that was told that deletes are held holds also those of before.
+func TestDeletes_that_are_held_at_the_start_are_held_all(t *testing.T) {
+	d := NewDeletes(Limit{Count: 10}, noon, true)
+	assert.False(t, d.Allows(noon, 100))
+	d.Confirmed()
+	d.Release()
+	assert.True(t, d.Allows(noon, 100))
+}
+
 func TestDeletes_count_an_hour_of_the_log(t *testing.T) {
 	d := NewDeletes(Limit{Count: 10}, time.Time{}, false)
 	for range 10 {

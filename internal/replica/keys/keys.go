@@ -71,6 +71,9 @@ type Desired struct {
 	Young, LeftOut, Counted bool
 }
 
+// Weighs reports whether an end counts for the limit of deletes.
+func (d Desired) Weighs() bool { return !d.Young && (!d.LeftOut || d.Counted) }
+
 // Owner says whose an object of the target cluster is.
 type Owner uint8
 

@@ -5,6 +5,7 @@ package keys
 import (
 	"iter"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
@@ -270,9 +271,10 @@ func (t *Table) Handled(id ID, position uint64) (part uint32) {
 }
 
 // Sweep removes the rows that nothing needs any more: the target has nothing of the replica, the log tells nothing or
-// that the object is gone, and nothing has changed since the last Sweep.
-func (t *Table) Sweep() {
-	for id := ID(0); sweep(t, id); id++ {
+// that the object is gone, and nothing has changed since the last Sweep. An end that counts and is not before a time is
+// needed: the object may come back.
+func (t *Table) Sweep(before time.Time) {
+	for id := ID(0); sweep(t, id, before); id++ {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -280,7 +282,7 @@ func (t *Table) Sweep() {
 }
 
 // sweep does that with one row. It is false behind the last one.
-func sweep(t *Table, id ID) bool {
+func sweep(t *Table, id ID, before time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if int32(id) >= t.rows.n {
@@ -289,6 +291,7 @@ func sweep(t *Table, id ID) bool {
 	r := t.rows.row(id)
 	switch {
 	case !r.used() || r.claim != Gone && r.claim != Unknown || r.has != 0 || r.part != 0:
+	case r.claim == Gone && r.desired().Weighs() && r.at >= millis(before):
 	case r.is(swept):
 		if t.byOrigin[r.origin] == id {
 			delete(t.byOrigin, r.origin)

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
@@ -100,6 +101,8 @@ func TestWritten_and_fetched_do_not_count_after_a_deletion(t *testing.T) {
 	assert.False(t, table.Get(id).Accepted)
 }
 
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
 func TestPrune_claims_the_end_of_what_a_resync_did_not_tell(t *testing.T) {
 	table := New(false)
 	id, _ := table.Observe(web, ours(uid, "9", seq(1, 7)))
@@ -116,15 +119,42 @@ func TestPrune_claims_the_end_of_what_a_resync_did_not_tell(t *testing.T) {
 func TestSweep_removes_what_neither_side_has(t *testing.T) {
 	table := New(false)
 	table.Observe(web, ours(uid, "9", seq(1, 7)))
-	table.Sweep()
+	table.Sweep(noon)
 	table.Vanish(web, uid)
-	table.Sweep()
+	table.Sweep(noon)
 	_, _, found := table.Find(web)
 	assert.True(t, found, "it has changed since")
-	table.Sweep()
+	table.Sweep(noon)
 	_, _, found = table.Find(web)
 	assert.False(t, found)
 	assert.False(t, table.MayHaveForgotten(web))
+}
+
+// An object that comes back does not count for the limit of deletes any more.
+func TestSweep_keeps_the_ends_that_count(t *testing.T) {
+	for name, c := range map[string]struct {
+		Desired
+		kept bool
+	}{
+		"it counts":              {Desired{At: noon}, true},
+		"it has counted":         {Desired{At: noon.Add(-time.Millisecond)}, false},
+		"it was young":           {Desired{At: noon, Young: true}, false},
+		"it was not replicated":  {Desired{At: noon, LeftOut: true}, false},
+		"the target had one yet": {Desired{At: noon, LeftOut: true, Counted: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := New(false)
+			c.Claim, c.Sequence = Gone, seq(1, 8)
+			table.Learn(web, c.Desired, 0)
+			if c.Counted {
+				table.CountEnd(web)
+			}
+			table.Sweep(noon)
+			table.Sweep(noon)
+			_, _, found := table.Find(web)
+			assert.Equal(t, c.kept, found)
+		})
+	}
 }
 
 func TestSweep_removes_what_is_gone_on_both_sides_and_stays_so(t *testing.T) {
@@ -132,16 +162,16 @@ func TestSweep_removes_what_is_gone_on_both_sides_and_stays_so(t *testing.T) {
 	id, _, _ := table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 8)}, 0)
 	other := Key{Resource: 1, Name: "other"}
 	table.Learn(other, Desired{Claim: Whole, Sequence: seq(1, 8)}, 0)
-	table.Sweep()
+	table.Sweep(noon)
 	table.Learn(web, Desired{Claim: Gone, Sequence: seq(1, 9)}, 0)
-	table.Sweep()
+	table.Sweep(noon)
 	assert.Equal(t, seq(1, 9), table.Get(id).Desired.Sequence, "another end")
 	assert.True(t, table.Open(id, 1))
-	table.Sweep()
+	table.Sweep(noon)
 	assert.Equal(t, web, table.Get(id).Key, "its end is not handled")
 	table.Handled(id, 0)
 	assert.False(t, table.MayHaveForgotten(web))
-	table.Sweep()
+	table.Sweep(noon)
 	assert.True(t, table.MayHaveForgotten(web))
 	assert.False(t, table.MayHaveForgotten(other))
 	_, _, found := table.Find(web)
@@ -182,11 +212,11 @@ func TestTable_finds_what_a_map_finds(t *testing.T) {
 				delete(want, k)
 			}
 			if rapid.IntRange(0, 20).Draw(t, "sweep") == 0 {
-				table.Sweep()
+				table.Sweep(noon)
 			}
 		}
-		table.Sweep()
-		table.Sweep()
+		table.Sweep(noon)
+		table.Sweep(noon)
 		got := make(map[Key]uint64)
 		for _, row := range table.All() {
 			got[row.Key] = row.Desired.Position
@@ -205,7 +235,7 @@ func TestTable_forgets_the_names_of_what_is_gone(t *testing.T) {
 	for i := range uint64(100_000) {
 		table.Learn(Key{Name: fmt.Sprintf("job-%08d", i)}, Desired{Claim: Gone, Sequence: seq(1, i)}, 0)
 		if i%1000 == 0 {
-			table.Sweep()
+			table.Sweep(noon)
 		}
 	}
 	assert.Less(t, len(table.rows.names.pieces), 4)
