@@ -219,7 +219,7 @@ func (c *Catalog) refresh(ctx context.Context) time.Duration {
 	}
 	has := a.offers(c.offers)
 	c.seen.answered(time.Now(), a.failed, c.offers, has)
-	if c.offers == nil || !reflect.DeepEqual(has.served, c.offers.served) {
+	if !reflect.DeepEqual(has, c.offers) {
 		c.offers = has
 		close(c.changed)
 		c.changed = make(chan struct{})

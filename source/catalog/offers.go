@@ -34,7 +34,13 @@ func (s *Served) In(version string) (source.Resource, bool) {
 // Offers is what an API server had to read at one time. It does not change.
 type Offers struct {
 	served map[schema.GroupResource]*Served
+	// unknown are the versions of groups that it has, and could never say what they have.
+	unknown []schema.GroupVersion
 }
+
+// Unknown returns the versions of groups, in order, that may have resources besides these: the API server has not said
+// it yet. An aggregated API server that is away is the usual cause.
+func (o *Offers) Unknown() []schema.GroupVersion { return o.unknown }
 
 // Get returns a resource by its group, empty for the core group, and plural; nil where it is not served, or can not be
 // listed and watched.
@@ -80,7 +86,23 @@ func (a *answer) offers(before *Offers) *Offers {
 	if before != nil {
 		o.keep(before, a.failed)
 	}
+	for gv := range a.failed {
+		if !o.knows(gv) {
+			o.unknown = append(o.unknown, gv)
+		}
+	}
+	slices.SortFunc(o.unknown, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
 	return o
+}
+
+// knows reports whether a version of a group has resources.
+func (o *Offers) knows(gv schema.GroupVersion) bool {
+	for _, s := range o.served {
+		if _, has := s.In(gv.Version); has && s.Group == gv.Group {
+			return true
+		}
+	}
+	return false
 }
 
 // ordered are a group's versions, the preferred one first.

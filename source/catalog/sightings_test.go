@@ -86,6 +86,14 @@ func TestOffers_are_what_can_be_read_and_keep_what_fails(t *testing.T) {
 	}
 }
 
+func TestOffers_name_the_versions_that_have_not_said_what_they_have(t *testing.T) {
+	first := says("v1:pods x.io/v1:as y.io/v1! y.io/v2!").offers(nil)
+	assert.Equal(t, []schema.GroupVersion{{Group: "y.io", Version: "v1"}, {Group: "y.io", Version: "v2"}}, first.Unknown())
+	second := says("v1:pods x.io/v1! y.io/v1! y.io/v2:bs").offers(first)
+	assert.Equal(t, []schema.GroupVersion{{Group: "y.io", Version: "v1"}}, second.Unknown(), "what x.io had is known")
+	assert.Empty(t, says("v1:pods y.io/v1:bs x.io/v1!").offers(second).Unknown())
+}
+
 // A time begins again whenever it is not certain that the answers before and after are of an API server that would have
 // shown the resource.
 func TestSightings_count_only_answers_without_a_break(t *testing.T) {

@@ -63,6 +63,9 @@ func (f *Finder) Kept(
 	var kinds []source.Resource
 	if of == namespaces {
 		in = name
+		if unknown := offers.Unknown(); len(unknown) > 0 {
+			return "objects that cannot be listed, perhaps: " + unknown[0].String() + " does not say what it has", nil
+		}
 		for _, s := range offers.All() {
 			_, excluded := clean.Excluded(schema.GroupResource{Group: s.Group, Resource: s.Resource})
 			if s.Versions[0].Namespaced && !excluded {

@@ -30,7 +30,8 @@ func kept(t *testing.T, api *replicatest.API, of schema.GroupResource, name stri
 	t.Helper()
 	client := must.Get(kube.NewClient(api.Config()))(t)
 	defer client.CloseIdleConnections()
-	offers := must.Get(must.Get(catalog.New(api.Config(), client, catalog.Config{}))(t).Look(t.Context()))(t)
+	offers, err := must.Get(catalog.New(api.Config(), client, catalog.Config{}))(t).Look(t.Context())
+	require.NotNil(t, offers, err)
 	return must.Get(New(api.Config()))(t).Kept(t.Context(), of, name, offers,
 		func(_ source.Resource, o *metav1.PartialObjectMetadata) bool {
 			return o.Labels[clean.Label] == "r" && o.Name != "stays"
@@ -114,4 +115,18 @@ func TestKept_does_not_take_for_empty_what_it_may_not_see(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want.ofDefinition, what)
 	}
+}
+
+// An aggregated API server is away.
+func TestKept_keeps_a_namespace_where_a_group_does_not_say_what_it_has(t *testing.T) {
+	api := replicatest.NewAPI(t, replicatest.ConfigMaps, replicatest.Namespaces, widgets)
+	api.Refuse = func(r *http.Request) int {
+		if r.URL.Path == "/apis/example.com/v1" {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	}
+	what, err := kept(t, api, namespaces, "shop")
+	require.NoError(t, err)
+	assert.Equal(t, "objects that cannot be listed, perhaps: example.com/v1 does not say what it has", what)
 }
