@@ -103,7 +103,7 @@ func (c *Change) rewind(name string, saved *checkpoint.Stream, rows map[string]c
 		}
 	}
 	after := *saved
-	after.Position = to
+	after.Position, after.Floors = to, nil
 	after.Replay = checkpoint.Replay{To: strconv.FormatUint(newest, 10), Number: c.Batch.Log.Resyncs}
 	after.Refused = slices.Clone(saved.Refused)
 	for i := range after.Refused { // what is published again stands for itself

@@ -90,11 +90,13 @@ func TestRewind_moves_positions_back_and_forgets_nothing(t *testing.T) {
 		Position: "100", Fingerprint: "f", Epoch: 7, ResyncDue: true, Replay: checkpoint.Replay{To: "103", Number: 4},
 		Refused: []checkpoint.Refused{{Key: "web/a", Changes: 3, Version: "101"}},
 	}
-	before.Streams["pods.v1"], given.Streams["pods.v1"] = stream, stream
+	before.Streams["pods.v1"] = stream
+	stream.Floors = []sequence.Floor{{Namespace: "web", Position: 110}} // what it took over is published again, too
+	given.Streams["pods.v1"] = stream
 	now := before.Log.Resyncs + 100
 	c := must.Get(Rewind(given, []string{"pods.v1"}, "80", now))(t)
 	want := before
-	stream.Position = "80"
+	stream.Position, stream.Floors = "80", nil
 	stream.Refused = []checkpoint.Refused{{Key: "web/a"}}     // its changes are published again, each by itself
 	stream.Replay = checkpoint.Replay{To: "103", Number: now} // the earlier one has not come to its end
 	want.Streams["pods.v1"], want.Log.Resyncs = stream, now

@@ -128,7 +128,7 @@ func successor(
 		at, _ := source.ParseName(name)
 		order = append(order, sequence.Stream{
 			Epoch: saved.Epoch, Since: saved.Since, Position: ledger.Numeric(saved.Position), Owes: saved.Owes.List,
-			Floors: saved.Floors,
+			Floors: concerning(saved.Floors, cmp.Or(a.Stream.Namespace, at.Namespace)),
 		})
 		namespaces = append(namespaces, at.Namespace)
 		if i == 0 || ledger.Numeric(saved.Position) < ledger.Numeric(to.Position) {
@@ -195,11 +195,22 @@ func successor(
 func position(saved *checkpoint.Stream, namespace string) string {
 	at := saved.Position
 	for _, f := range saved.Floors {
-		if namespace != "" && (f.Namespace == "" || f.Namespace == namespace) && f.Position > ledger.Numeric(at) {
+		// A floor of all namespaces is of what a stream has selected of them.
+		if namespace != "" && f.Namespace == namespace && f.Position > ledger.Numeric(at) {
 			at = strconv.FormatUint(f.Position, 10)
 		}
 	}
 	return at
+}
+
+// concerning returns the floors that concern a namespace; all concern an empty one, which stands for all.
+func concerning(floors []sequence.Floor, namespace string) (those []sequence.Floor) {
+	for _, f := range floors {
+		if namespace == "" || f.Namespace == "" || f.Namespace == namespace {
+			those = append(those, f)
+		}
+	}
+	return those
 }
 
 // complete returns the version up to which the log is complete of a stream with so many rows; "0" where it has a part

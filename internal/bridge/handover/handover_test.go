@@ -136,3 +136,19 @@ func TestPlan_retires_what_is_left(t *testing.T) {
 	assert.True(t, left.Retiring && left.Epoch == next(), "what is left is stored as %+v", left)
 	assert.Equal(t, "10", m.Batch.Streams["configmaps.v1/shop"].Position)
 }
+
+// A floor says nothing of what the stream that it is of has not selected, and goes with the objects that it is about.
+func TestPlan_gives_a_namespace_no_floor_of_others(t *testing.T) {
+	all, bank := source.Stream{Resource: configMaps}, source.Stream{Resource: configMaps, Namespace: "bank"}
+	floors := []sequence.Floor{{Position: 100}, {Namespace: "shop", Position: 90}}
+	to := planOne(t, &checkpoint.State{Streams: map[string]checkpoint.Stream{
+		all.Name(): {Position: "50", Epoch: 5, Namespaced: true, Floors: floors},
+	}}, &membership.Assignment{Stream: bank, From: []string{all.Name()}, Same: true})
+	assert.Equal(t, "50", to.Position)
+	assert.Equal(t, floors[:1], to.Floors)
+
+	to = planOne(t, &checkpoint.State{Streams: map[string]checkpoint.Stream{
+		bank.Name(): {Position: "50", Epoch: 5, Namespaced: true, Floors: floors},
+	}}, &membership.Assignment{Stream: all, From: []string{bank.Name()}, Same: true})
+	assert.Equal(t, floors[:1], to.Floors)
+}
