@@ -34,8 +34,9 @@ func (s *Served) In(version string) (source.Resource, bool) {
 // Offers is what an API server had to read at one time. It does not change.
 type Offers struct {
 	served map[schema.GroupResource]*Served
-	// unknown are the versions of groups that it has, and could never say what they have.
-	unknown []schema.GroupVersion
+	// answered are the versions of groups that have said what they have; unknown those that could not.
+	answered map[schema.GroupVersion]bool
+	unknown  []schema.GroupVersion
 }
 
 // Unknown returns the versions of groups, in order, that may have resources besides these: the API server has not said
@@ -70,7 +71,7 @@ type answer struct {
 
 // offers returns what an answer has to read; of what failed, what was known before. Before may be nil.
 func (a *answer) offers(before *Offers) *Offers {
-	o := &Offers{served: map[schema.GroupResource]*Served{}}
+	o := &Offers{served: map[schema.GroupResource]*Served{}, answered: map[schema.GroupVersion]bool{}}
 	lists := map[string]*metav1.APIResourceList{}
 	for _, l := range a.lists {
 		lists[l.GroupVersion] = l
@@ -79,6 +80,7 @@ func (a *answer) offers(before *Offers) *Offers {
 		for _, version := range ordered(g) {
 			gv := schema.GroupVersion{Group: g.Name, Version: version}
 			if l := lists[gv.String()]; l != nil {
+				o.answered[gv] = true
 				o.add(gv, l)
 			}
 		}
@@ -87,22 +89,14 @@ func (a *answer) offers(before *Offers) *Offers {
 		o.keep(before, a.failed)
 	}
 	for gv := range a.failed {
-		if !o.knows(gv) {
+		if before != nil && before.answered[gv] {
+			o.answered[gv] = true
+		} else {
 			o.unknown = append(o.unknown, gv)
 		}
 	}
 	slices.SortFunc(o.unknown, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
 	return o
-}
-
-// knows reports whether a version of a group has resources.
-func (o *Offers) knows(gv schema.GroupVersion) bool {
-	for _, s := range o.served {
-		if _, has := s.In(gv.Version); has && s.Group == gv.Group {
-			return true
-		}
-	}
-	return false
 }
 
 // ordered are a group's versions, the preferred one first.

@@ -92,6 +92,12 @@ func TestOffers_name_the_versions_that_have_not_said_what_they_have(t *testing.T
 	second := says("v1:pods x.io/v1! y.io/v1! y.io/v2:bs").offers(first)
 	assert.Equal(t, []schema.GroupVersion{{Group: "y.io", Version: "v1"}}, second.Unknown(), "what x.io had is known")
 	assert.Empty(t, says("v1:pods y.io/v1:bs x.io/v1!").offers(second).Unknown())
+
+	metrics := says("v1:pods metrics/v1:-nodes").offers(nil)
+	for range 2 {
+		metrics = says("v1:pods metrics/v1!").offers(metrics)
+		assert.Empty(t, metrics.Unknown(), "it had nothing to watch")
+	}
 }
 
 // A time begins again whenever it is not certain that the answers before and after are of an API server that would have
