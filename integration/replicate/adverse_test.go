@@ -308,7 +308,9 @@ func TestReplica_of_a_target_that_was_restored(t *testing.T) {
 	awaitValues(t, to, "shop", "a=1 b=1")
 	snapshot := filepath.Join(t.TempDir(), "snapshot")
 	require.NoError(t, target.Snapshot(t.Context(), snapshot))
-	w.log.Append(ended("shop", "a", 12), is("shop", "b", "2", 1, 13))
+	longAgo := ended("shop", "a", 12)
+	longAgo.At = time.Now().Add(-2 * guard.Window)
+	w.log.Append(longAgo, is("shop", "b", "2", 1, 13))
 	awaitValues(t, to, "shop", "b=2")
 	rig.Poll(t, "an end that is forgotten", func() (bool, string) {
 		s, _ := r.Status()
