@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -100,6 +101,7 @@ func TestResume_releases_only_what_a_person_was_told(t *testing.T) {
 	for i, name := range names(7) {
 		g.tell(ended(name, at(7, uint64(i))))
 	}
+	g.catchUp(t.Context())
 	require.NoError(t, p.Resume(t.Context()))
 	assert.Zero(t, g.epochs.Holds())
 	row := g.row("c00")
@@ -427,4 +429,132 @@ func TestEpochs_hold_after_a_restart_also_when_the_gap_has_expired(t *testing.T)
 	}
 	require.True(t, tell(true))
 	assert.True(t, tell(false), "the gap has expired from the log, and no person has resumed it")
+}
+
+// A namespace cannot be listed while a person looks, so that what ends in it does not wait.
+func TestResume_does_not_release_what_is_listed_later(t *testing.T) {
+	for name, data := range map[string]func(name string) string{
+		"replicated": func(string) string { return "" },
+		"left out":   func(name string) string { return ownedData(name, uidOf(name)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, ofTwo(t))
+			p := New(*g.cfg)
+			p.set(g.run)
+			g.catchUp(t.Context())
+			for i, name := range names(7) {
+				e := ended(name, at(1, uint64(20+i)))
+				e.At = noon
+				g.tell(e)
+				g.has(name, at(1, 10))
+				e.Namespace, e.Data = "bank", data(name)
+				g.tell(e)
+			}
+			g.targets.listing.Begin(0, "v1", []string{"bank", "shop"})
+			g.targets.listing.SetFailing(0, "bank", true)
+			g.lists("shop")
+			row := g.row("c00")
+			require.False(t, g.allowed(&row))
+			require.NoError(t, p.Resume(t.Context()))
+			for _, name := range names(7) {
+				g.hasIn("bank", name, at(1, 10))
+			}
+			g.lists("bank")
+			g.lists("shop") // again: what was released stays so
+			allowed := 0
+			for _, name := range names(7) {
+				row, _, _ := g.table.Find(keys.Key{Namespace: "bank", Name: name})
+				if g.allowed(&row) {
+					allowed++
+				}
+			}
+			assert.LessOrEqual(t, allowed, 5)
+			require.NoError(t, p.Resume(t.Context()))
+			assert.True(t, g.allowed(&row))
+		})
+	}
+}
+
+func TestResume_waits_until_the_log_is_read(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.State = &memory{guard.Stops{Deletes: noon, HeldDeletes: true}} })
+	p := New(*g.cfg)
+	p.set(g.run)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.Resume(ctx), context.Canceled)
+	require.True(t, g.deletes.Held())
+	resumed := make(chan error, 1)
+	go func() { resumed <- p.Resume(t.Context()) }()
+	for i, name := range names(50) { // days before
+		e := ended(name, at(1, uint64(20+i)))
+		e.At = noon.Add(-time.Duration(i) * 24 * time.Hour)
+		g.tell(e)
+	}
+	g.catchUp(t.Context())
+	require.NoError(t, <-resumed)
+	e := ended("b", at(1, 90))
+	e.At = noon.Add(20 * time.Minute)
+	g.tell(is("b", at(1, 80)), e)
+	g.has("b", at(1, 80))
+	row := g.row("b")
+	assert.True(t, g.allowed(&row), "one object goes")
+}
+
+// What is not selected any more is told by each process that begins with that.
+func TestGuard_counts_once_what_is_told_again(t *testing.T) {
+	for name, c := range map[string]struct {
+		end replicatest.Event
+	}{
+		"deselected": {replicatest.Event{More: map[string]string{"reason": "deselected"}}},
+		"left out":   {replicatest.Event{Data: ownedData("%s", "u")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, func(c *Config) { c.DeleteDeselected = true })
+			p := New(*g.cfg)
+			p.set(g.run)
+			g.catchUp(t.Context())
+			tell := func() {
+				for i, name := range names(7) {
+					e := ended(name, at(1, uint64(20+i)))
+					e.At, e.More = noon, c.end.More
+					if c.end.Data != "" {
+						e.Data = fmt.Sprintf(c.end.Data, name)
+					}
+					g.tell(e)
+				}
+			}
+			allowed := func() (n int) {
+				for _, name := range names(7) {
+					if row := g.row(name); g.allowed(&row) {
+						n++
+					}
+				}
+				return n
+			}
+			tell()
+			for _, name := range names(7) {
+				g.has(name, at(1, 10))
+			}
+			assert.LessOrEqual(t, allowed(), 5)
+			tell()
+			assert.Zero(t, allowed(), "they are held")
+			require.NoError(t, p.Resume(t.Context()))
+			assert.Equal(t, 7, allowed())
+			tell()
+			assert.Equal(t, 7, allowed(), "they were released before they were told again")
+		})
+	}
+}
+
+func TestGuard_does_not_count_a_young_end_that_is_told_again(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.MinAge = time.Hour })
+	for i, name := range names(7) {
+		e := ended(name, at(1, uint64(20+i)))
+		e.Data = fmt.Sprintf(`{"metadata":{"name":%q,"creationTimestamp":%q}}`, name, noon.Format(time.RFC3339))
+		e.At = noon.Add(time.Minute)
+		g.tell(e)
+		e.At = noon.Add(2 * time.Hour)
+		g.tell(e)
+	}
+	assert.True(t, g.deletes.Allows(noon.Add(2*time.Hour), 0))
 }

@@ -72,7 +72,7 @@ func (r learning) learnObject(res *selection.Resource, e *event.Event) {
 	if desired.Claim.Exists() && desired.Origin != before.Origin {
 		r.contests.Forget(id)
 	}
-	r.count(before, desired)
+	r.count(before, r.table.Get(id).Desired)
 	r.bodies.Drop(before.Position)
 	r.bodies.Put(e)
 	if part := r.outstanding.Add(e, time.Now()); !r.table.Open(id, part) {
@@ -100,7 +100,7 @@ func (r learning) weigh(desired *keys.Desired, res *selection.Resource, e *event
 // count tells the guard of deletes what went and came back.
 func (r learning) count(before, now keys.Desired) {
 	was, is := r.weighs(before), r.weighs(now)
-	again := before.Claim == keys.Gone && now.Claim == keys.Gone && before.Sequence == now.Sequence
+	again := before.Claim == now.Claim && before.Sequence == now.Sequence
 	if was && is && (again || before.At.Equal(now.At)) {
 		return
 	}

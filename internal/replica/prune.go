@@ -45,23 +45,29 @@ func (r *run) pruneStream(
 			slog.String("namespace", namespace), slog.Any("reason", err))
 		return
 	}
-	untold, gone := r.untold(sc, state, within), state.Gone
-	gone.At = r.deletes.Pruned(len(untold), gone.At) // all are counted before the first one is deleted
-	for _, id := range untold {
-		if !r.table.Prune(id, gone, state.Told) {
+	untold, ours := r.untold(sc, state, within)
+	gone := state.Gone
+	gone.At = r.deletes.Pruned(ours, gone.At) // all are counted before the first one is deleted
+	for id, counts := range untold {
+		if r.table.Prune(id, gone, state.Told) {
+			r.queue.Add(id)
+		} else if counts {
 			r.deletes.CameBack(gone.At)
-			continue
 		}
-		r.queue.Add(id)
 	}
 }
 
-// untold returns what a resync did not tell.
-func (r *run) untold(sc resyncs.Scope, state *resyncs.Resync, within func(keys.Key) bool) (ids []keys.ID) {
+// untold returns what a resync did not tell, whether the target has that, and of how many objects it does.
+func (r *run) untold(
+	sc resyncs.Scope, state *resyncs.Resync, within func(keys.Key) bool,
+) (untold map[keys.ID]bool, ours int) {
+	untold = make(map[keys.ID]bool)
 	for id, row := range r.table.Of(sc.Resource) {
 		if (sc.Namespace == "" || row.Namespace == sc.Namespace) && within(row.Key) && r.table.Untold(id, state.Told) {
-			ids = append(ids, id)
+			if untold[id] = row.Actual.Owner != keys.Absent; untold[id] {
+				ours++
+			}
 		}
 	}
-	return ids
+	return untold, ours
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/event"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 )
@@ -112,4 +113,32 @@ func TestPrune_is_not_released_before_the_target_is_listed(t *testing.T) {
 	assert.False(t, g.allowed(&row), "no person was told of them")
 	require.NoError(t, p.Resume(t.Context()))
 	assert.True(t, g.allowed(&row))
+}
+
+// A replica that was resumed, has deleted and was started again prunes nothing more.
+func TestPrune_does_not_count_what_the_target_does_not_have(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.State = &memory{guard.Stops{Deletes: noon}} })
+	for _, name := range names(50) {
+		g.tell(is(name, at(1, 10)))
+	}
+	g.tell(marker(event.ResyncStarted, 0), is("told", at(1, 10)), marker(event.ResyncCompleted, 0))
+	g.synced()
+	g.has("told", at(1, 10))
+	g.catchUp(t.Context())
+	g.pruning.Wait()
+	e := ended("told", at(1, 20))
+	e.At = noon.Add(30 * time.Minute)
+	g.tell(e)
+	row := g.row("told")
+	assert.True(t, g.allowed(&row), "one object goes")
+}
+
+// A definition is deleted and made again with another scope while a prune waits.
+func TestPrune_does_not_wait_for_a_stream_that_is_not_read_any_more(t *testing.T) {
+	g := newRig(t, nil)
+	g.targets.listing.Begin(0, "v1", []string{""})
+	waited := make(chan bool, 1)
+	go func() { waited <- g.targets.listing.WaitListed(t.Context(), 0, "", true) }()
+	g.targets.listing.Begin(0, "v1", []string{"other"})
+	assert.False(t, <-waited)
 }

@@ -189,7 +189,7 @@ func (r *run) allowed(row *keys.Row) bool {
 	r.counted.Do(func() {
 		for row := range r.ending() {
 			if row.Desired.LeftOut {
-				r.countEnd(row)
+				r.countEnd(row, row.Desired.At)
 			}
 		}
 		for row := range r.ending() {
@@ -197,7 +197,7 @@ func (r *run) allowed(row *keys.Row) bool {
 		}
 	})
 	if row.Desired.LeftOut {
-		r.countEnd(row)
+		r.countEnd(row, r.deletes.Time(row.Desired.At))
 	}
 	return r.deletes.Allows(row.Desired.At, r.staying())
 }
@@ -213,10 +213,21 @@ func (r *run) ending() iter.Seq[*keys.Row] {
 	}
 }
 
-// countEnd counts the deletion of an object of ours that the log alone does not make count, once.
-func (r *run) countEnd(row *keys.Row) {
-	if r.table.CountEnd(row.Key) {
-		r.deletes.Went(row.Desired.At)
+// countEnd counts the deletion of an object of ours, which the log alone does not make count, at a time, once.
+func (r *run) countEnd(row *keys.Row, at time.Time) {
+	if r.table.CountEnd(row.Key, at) {
+		row.Desired.At = at
+		r.deletes.Went(at)
+	}
+}
+
+// countLate counts the deletions of what a stream of the target has that was not listed when ends were confirmed.
+func (r *run) countLate(res *selection.Resource, namespace string) {
+	for row := range r.ending() {
+		late, isLate := r.deletes.Late(row.Desired.At)
+		if isLate && row.Resource == res.Number && row.Desired.Weighs() && has(res, namespace, row.Key) {
+			r.countEnd(row, late)
+		}
 	}
 }
 
@@ -225,7 +236,8 @@ func (o *object) write(ctx context.Context, do plan.Do) result {
 	wanted, uid, res := o.desired(ctx)
 	if wanted == nil {
 		if do == plan.Recreate && o.cfg.Deletes && o.leftOut {
-			o.countEnd(&o.row) // the log has no end of what was copied, which counts all the same
+			// The log has no end of what was copied, which counts all the same.
+			o.countEnd(&o.row, o.deletes.Time(o.row.Desired.At))
 			return ending{o}.delete(ctx)
 		}
 		return res

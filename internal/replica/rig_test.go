@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/replicatest"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/sequence"
+	"github.com/kube-eventbridge/kube-eventbridge/source"
 )
 
 // memory is a [State] that is not stored.
@@ -79,7 +80,11 @@ func (g *rig) synced() {
 
 // has tells that the target has an object of the replica.
 func (g *rig) has(name string, applied sequence.Sequence) keys.ID {
-	id, _ := g.table.Observe(keys.Key{Namespace: "shop", Name: name}, keys.Actual{
+	return g.hasIn("shop", name, applied)
+}
+
+func (g *rig) hasIn(namespace, name string, applied sequence.Sequence) keys.ID {
+	id, _ := g.table.Observe(keys.Key{Namespace: namespace, Name: name}, keys.Actual{
 		Owner: keys.Ours, UID: uidOf(name), Version: "10", Applied: applied, Origin: keys.OriginOf(uidOf(name)), Digest: 1,
 	})
 	return id
@@ -108,4 +113,17 @@ func ended(name string, s sequence.Sequence) replicatest.Event {
 	e := is(name, s)
 	e.Op, e.Step = event.Deleted, 1
 	return e
+}
+
+// ofTwo selects namespace bank, too.
+func ofTwo(t *testing.T) func(*Config) {
+	return func(c *Config) {
+		c.Entries[0].Namespaces = []string{"bank", "shop"}
+		c.Entries[0].Rules = must.Get(clean.New(clean.Config{Replica: "r", Selected: c.Entries[0].Namespaces}))(t)
+	}
+}
+
+// lists tells that a stream of the target was listed, in which nothing has changed.
+func (g *rig) lists(namespace string) {
+	newFeed(g.run, g.selection.All()[0], source.Stream{Namespace: namespace}).listed()
 }

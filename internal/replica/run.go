@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -357,11 +358,14 @@ func (r *run) catchUp(ctx context.Context) {
 	r.prune(ctx)
 }
 
-// lookAtAll has all keys of a resource looked at that a stream of the target has: more is known of it now. A namespace
-// stands for the stream.
-func (r *run) lookAtAll(res *selection.Resource, namespace string) {
+// lookAtAll has all keys of a resource looked at that streams of the target have: more is known of them now. Namespaces
+// stand for the streams.
+func (r *run) lookAtAll(res *selection.Resource, namespaces ...string) {
+	if len(namespaces) == 0 {
+		return
+	}
 	for id, row := range r.table.Of(res.Number) {
-		if has(res, namespace, row.Key) {
+		if slices.ContainsFunc(namespaces, func(namespace string) bool { return has(res, namespace, row.Key) }) {
 			r.queue.Add(id)
 		}
 	}

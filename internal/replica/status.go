@@ -150,11 +150,17 @@ var errNotRunning = errors.New("the replica does not run here")
 
 // Resume lets a replica go on that a guard has stopped: deletes that are held are made, or an epoch is followed. Only
 // what holds it is released: what a person was not told, a person has not confirmed. What is released survives
-// restarts.
+// restarts. Resume waits until the log was read up to the end that it had at the start: before that, no person was told
+// what waits.
 func (p *Replica) Resume(ctx context.Context) error {
 	r, _ := p.current()
 	if r == nil {
 		return errNotRunning
+	}
+	select {
+	case <-r.begun:
+	case <-ctx.Done():
+		return fmt.Errorf("the log is not read up to its end: %w", ctx.Err())
 	}
 	if err := r.keeper.Release(ctx); err != nil {
 		return err

@@ -83,7 +83,7 @@ func placeOf(res *selection.Resource, k keys.Key) (at types.NamespacedName, ok b
 // has reports whether a stream of the target, which a namespace stands for, has the object of a key.
 func has(res *selection.Resource, namespace string, k keys.Key) bool {
 	at, ok := placeOf(res, k)
-	return ok && (namespace == "" || at.Namespace == namespace)
+	return namespace == "" || ok && at.Namespace == namespace
 }
 
 // forget removes what is known of the target's objects of a resource.
@@ -96,7 +96,10 @@ func (t *targets) forget(res *selection.Resource) {
 // read reads a resource, in all of its streams, once the target serves it. The error is ctx's, or says why a stream
 // cannot be read on.
 func (t *targets) read(ctx context.Context, res *selection.Resource) error {
-	served, err := t.served(ctx, res)
+	served, err := t.served(ctx, res, func() {
+		t.listing.SetUnserved(res.Number)
+		t.run.lookAtAll(res, "")
+	})
 	if err != nil {
 		return err
 	}
@@ -114,10 +117,11 @@ func (t *targets) read(ctx context.Context, res *selection.Resource) error {
 		})
 	}
 	group.Go(func() error { return t.follow(ctx, served) })
-	if len(namespaces) > 0 {
-		first := source.Stream{Resource: served, Namespace: namespaces[0]}
-		group.Go(func() error { return kube.Rewound(ctx, t.client, first, t.askEvery) })
-	}
+	group.Go(func() error {
+		return kube.Rewound(ctx, t.client, func() source.Stream {
+			return source.Stream{Resource: served, Namespace: t.listing.Any(res.Number)}
+		}, t.askEvery)
+	})
 	return group.Wait()
 }
 
@@ -149,7 +153,8 @@ func (t *targets) follow(ctx context.Context, served source.Resource) error {
 }
 
 // served waits until the target serves a resource, and returns it in the version that the log has, or in another one.
-func (t *targets) served(ctx context.Context, res *selection.Resource) (source.Resource, error) {
+// It calls lacks each time that the target says that it does not.
+func (t *targets) served(ctx context.Context, res *selection.Resource, lacks func()) (source.Resource, error) {
 	for {
 		offers, changed := t.catalog.Now()
 		if offers != nil {
@@ -159,8 +164,7 @@ func (t *targets) served(ctx context.Context, res *selection.Resource) (source.R
 				}
 				return found.Versions[0], nil
 			}
-			t.listing.SetUnserved(res.Number)
-			t.run.lookAtAll(res, "")
+			lacks()
 		}
 		select {
 		case <-changed:
@@ -189,7 +193,7 @@ func (t *targets) within(
 		}
 		namespace = target
 	}
-	served, err := t.served(ctx, res)
+	served, err := t.served(ctx, res, func() {})
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +245,10 @@ type feed struct {
 func newFeed(r *run, res *selection.Resource, stream source.Stream) *feed {
 	return &feed{run: r, res: res, stream: stream, listed: sync.OnceFunc(func() {
 		r.checkEpochs(res)
-		r.targets.listing.SetListed(res.Number, stream.Namespace)
-		r.lookAtAll(res, stream.Namespace)
+		if !r.targets.listing.Was(res.Number, stream.Namespace) {
+			r.countLate(res, stream.Namespace)
+		}
+		r.lookAtAll(res, r.targets.listing.SetListed(res.Number, stream.Namespace)...)
 	})}
 }
 
@@ -352,7 +358,7 @@ func (f *feed) sweep() {
 // State implements [source.Observer].
 func (f *feed) State(s source.State, err error) {
 	waits := s == source.Waiting
-	f.run.targets.listing.SetFailing(f.res.Number, f.stream.Namespace, waits)
+	f.run.lookAtAll(f.res, f.run.targets.listing.SetFailing(f.res.Number, f.stream.Namespace, waits)...)
 	if !waits {
 		err = nil
 	}

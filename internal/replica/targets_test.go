@@ -162,11 +162,7 @@ func TestTargets_read_other_namespaces_where_one_may_not_be_listed(t *testing.T)
 	for _, namespace := range []string{"bank", "shop"} {
 		api.Put("configmaps", namespace, "left", copyOf("configmaps/"+namespace+"/left", uidOf("left"), at(1, 9)))
 	}
-	g := newRig(t, func(c *Config) {
-		targeting(api)(c)
-		c.Entries[0].Namespaces = []string{"bank", "shop"}
-		c.Entries[0].Rules = must.Get(clean.New(clean.Config{Replica: "r", Selected: c.Entries[0].Namespaces}))(t)
-	})
+	g := newRig(t, func(c *Config) { targeting(api)(c); ofTwo(t)(c) })
 	g.reads()
 	bank := is("told", at(1, 10))
 	bank.Namespace = "bank"
@@ -223,12 +219,15 @@ func TestRead_notices_that_the_target_went_back_while_watches_are_open(t *testin
 	api := replicatest.NewAPI(t, replicatest.ConfigMaps)
 	var asked atomic.Int64
 	api.Refuse = func(r *http.Request) int {
+		if strings.Contains(r.URL.Path, "/namespaces/bank/") {
+			return http.StatusForbidden // another namespace is asked for
+		}
 		if r.URL.Query().Get("limit") == "1" && r.URL.Query().Get("labelSelector") == "" {
 			asked.Add(1)
 		}
 		return 0
 	}
-	g := newRig(t, targeting(api))
+	g := newRig(t, func(c *Config) { targeting(api)(c); ofTwo(t)(c) })
 	g.reads()
 	g.targets.askEvery = time.Millisecond
 	g.tell(is("a", at(1, 10)))
@@ -279,4 +278,53 @@ func TestContests_do_not_count_what_goes_with_its_definition_or_namespace(t *tes
 			assert.False(t, g.contests.Has(id, time.Now()))
 		})
 	}
+}
+
+// What has no place in the target is told as left out, once it is known what the target has.
+func TestTargets_look_at_what_has_no_place(t *testing.T) {
+	g := newRig(t, func(c *Config) {
+		c.Entries[0].Namespaces = nil
+		c.Entries[0].Rules = must.Get(clean.New(clean.Config{Replica: "r", Namespaces: map[string]string{"shop": "shop-copy"}}))(t)
+	})
+	g.catchUp(t.Context())
+	e := is("a", at(1, 10))
+	e.Namespace = "shop-copy"
+	g.tell(e)
+	id, _ := g.queue.Get()
+	require.Equal(t, waits, g.reconcile(t.Context(), id))
+	g.queue.Done(id)
+	g.targets.listing.Begin(0, "v1", []string{""})
+	g.lists("")
+	id, _ = g.queue.Get()
+	g.reconcile(t.Context(), id)
+	assert.NotEmpty(t, reasons(g))
+}
+
+// A resource is cluster-scoped in the source, and in namespaces in the target.
+func TestTargets_do_not_wait_for_a_stream_that_there_is_not(t *testing.T) {
+	g := newRig(t, nil)
+	e := is("a", at(1, 10))
+	e.Namespace = ""
+	g.tell(e)
+	g.synced()
+	_, id, _ := g.table.Find(keys.Key{Name: "a"})
+	assert.NotEqual(t, waits, g.reconcile(t.Context(), id))
+}
+
+// One namespace shows that the source was rebuilt.
+func TestTargets_wait_for_the_first_list_of_each_namespace(t *testing.T) {
+	g := newRig(t, ofTwo(t))
+	old := is("old", at(7, 5))
+	old.Namespace = "bank"
+	g.tell(is("new", at(7, 10)), old, replicatest.Event{Op: event.Gap, Data: `{"cause":"rebuilt","epoch":7}`})
+	g.catchUp(t.Context())
+	g.targets.listing.Begin(0, "v1", []string{"bank", "shop"})
+	g.lists("shop")
+	_, id, _ := g.table.Find(keys.Key{Namespace: "shop", Name: "new"})
+	require.Equal(t, waits, g.reconcile(t.Context(), id))
+	require.False(t, g.deletes.Held())
+	g.hasIn("bank", "old", at(1, 5))
+	g.lists("bank")
+	require.Equal(t, waits, g.reconcile(t.Context(), id))
+	assert.NotZero(t, g.epochs.Holds())
 }

@@ -154,16 +154,17 @@ func continuation(err error) string {
 }
 
 // Rewound asks the API server for its version again and again, and returns a [source.RewoundError] when that goes back,
-// or ctx's error.
+// or ctx's error. Next returns the stream that it is asked for: streams of one resource have the same versions.
 //
 // A watch that is open tells nothing of an etcd that was restored below its API server, or behind a proxy that keeps
 // connections. Once the API server has passed the version of the watch again, no watch tells it any more. So this finds
 // a restore only if its version stays behind the one before for as long as every.
-func Rewound(ctx context.Context, c *Client, s source.Stream, every time.Duration) error {
+func Rewound(ctx context.Context, c *Client, next func() source.Stream, every time.Duration) error {
 	for shown := ""; ; {
 		if err := pause.For(ctx, every); err != nil {
 			return err
 		}
+		s := next()
 		meta, err := c.ReadPage(ctx, s, PageQuery{Limit: 1}, func([]byte) error { return nil })
 		if err != nil {
 			continue // who reads the stream meets it, too

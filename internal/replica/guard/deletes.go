@@ -85,6 +85,13 @@ func (d *Deletes) time(at time.Time) time.Time {
 	return d.known.Add(time.Millisecond)
 }
 
+// Late returns what Time does, and whether a person has confirmed ends since this process runs that were later.
+func (d *Deletes) Late(at time.Time) (time.Time, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.time(at), !at.After(d.confirmed)
+}
+
 // Pruned counts n objects of which it is found now that they ended at a time. It returns what Time does.
 func (d *Deletes) Pruned(n int, at time.Time) time.Time {
 	d.mu.Lock()

@@ -74,8 +74,8 @@ func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, lea
 	if r.claim != Unknown && before.After(d.Sequence) {
 		return id, before, false
 	}
-	// A deletion that is told again does not move its time.
-	if r.claim == Gone && d.Claim == Gone && before.Sequence == d.Sequence {
+	// An end that is told again does not move its time.
+	if r.claim == d.Claim && !d.Claim.Exists() && before.Sequence == d.Sequence {
 		d.At, d.Young, d.LeftOut = before.At, before.Young, before.LeftOut
 	}
 	// An object that is to be deleted is counted once, however often it is told.
@@ -87,8 +87,8 @@ func (t *Table) Learn(k Key, d Desired, told uint32) (id ID, before Desired, lea
 	return id, before, true
 }
 
-// CountEnd says that the deletion of an object counts. It is false if that was said before.
-func (t *Table) CountEnd(k Key) bool {
+// CountEnd says that the deletion of an object counts, which ended at a time. It is false if that was said before.
+func (t *Table) CountEnd(k Key, at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id, found := t.rows.find(k)
@@ -100,6 +100,7 @@ func (t *Table) CountEnd(k Key) bool {
 		return false
 	}
 	r.mark(counted, true)
+	r.at = millis(at)
 	return true
 }
 
@@ -110,7 +111,8 @@ func (t *Table) Untold(id ID, told uint32) bool {
 	return t.rows.row(id).untold(told)
 }
 
-// Prune claims that the object of a row is gone, as d says, unless it was told by the resync or a later one.
+// Prune claims that the object of a row is gone, as d says, unless it was told by the resync or a later one. What the
+// target does not have is young: nothing is deleted.
 func (t *Table) Prune(id ID, d Desired, told uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +121,7 @@ func (t *Table) Prune(id ID, d Desired, told uint32) bool {
 		return false
 	}
 	// The object ends as it was last seen: any event behind that is newer.
-	d.Sequence = r.sequence()
+	d.Sequence, d.Young = r.sequence(), r.has == 0
 	if h := t.have(r); h != nil && h.applied().After(d.Sequence) {
 		d.Sequence = h.applied()
 	}

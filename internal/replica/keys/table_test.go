@@ -147,7 +147,7 @@ func TestSweep_keeps_the_ends_that_count(t *testing.T) {
 			c.Claim, c.Sequence = Gone, seq(1, 8)
 			table.Learn(web, c.Desired, 0)
 			if c.Counted {
-				table.CountEnd(web)
+				table.CountEnd(web, c.At)
 			}
 			table.Sweep(noon)
 			table.Sweep(noon)

@@ -18,7 +18,8 @@ type State uint8
 const (
 	// Unserved: the target does not serve its resource.
 	Unserved State = iota
-	// Listing: its objects are not all known.
+	// Listing: its objects are not all known, or those of another stream of its resource are being listed for the first
+	// time.
 	Listing
 	// Listed: they are, so that what is not known does not exist.
 	Listed
@@ -29,6 +30,8 @@ const (
 type Streams struct {
 	mu        sync.Mutex
 	resources map[uint16]*resource
+	// once has the streams that were listed once.
+	once map[once]bool
 	// changed is closed when one of them changes.
 	changed chan struct{}
 }
@@ -38,6 +41,13 @@ type resource struct {
 	version string
 	// streams are nil until it is known in which version it is served.
 	streams map[string]*stream
+	// settled: each stream was listed, or could not be.
+	settled bool
+}
+
+type once struct {
+	number    uint16
+	namespace string
 }
 
 type stream struct {
@@ -47,7 +57,7 @@ type stream struct {
 
 // New returns one that knows no stream.
 func New() *Streams {
-	return &Streams{resources: make(map[uint16]*resource), changed: make(chan struct{})}
+	return &Streams{resources: make(map[uint16]*resource), once: make(map[once]bool), changed: make(chan struct{})}
 }
 
 // Open says that a resource is to be read, and is not yet.
@@ -77,29 +87,56 @@ func (l *Streams) change() {
 	l.changed = make(chan struct{})
 }
 
-// SetListed says that all objects of a stream are known.
-func (l *Streams) SetListed(number uint16, namespace string) {
-	l.update(number, namespace, func(s *stream) { s.listed = true })
+// SetListed says that all objects of a stream are known. It returns the namespaces of the streams of the resource that
+// are listed by that: they wait for each other the first time.
+func (l *Streams) SetListed(number uint16, namespace string) (news []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.once[once{number, namespace}] = true
+	return l.update(number, namespace, func(s *stream) { s.listed = true })
 }
 
-// SetFailing says whether a stream cannot be read at present.
-func (l *Streams) SetFailing(number uint16, namespace string, failing bool) {
-	l.update(number, namespace, func(s *stream) { s.failing = failing })
+// SetFailing says whether a stream cannot be read at present. It returns what SetListed does.
+func (l *Streams) SetFailing(number uint16, namespace string, failing bool) (news []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.update(number, namespace, func(s *stream) { s.failing = failing })
+}
+
+// Was reports whether a stream was listed once.
+func (l *Streams) Was(number uint16, namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.once[once{number, namespace}]
 }
 
 // update does nothing with a stream that is not read any more.
-func (l *Streams) update(number uint16, namespace string, change func(*stream)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *Streams) update(number uint16, namespace string, change func(*stream)) (news []string) {
 	s := l.stream(number, namespace)
 	if s == nil {
-		return
+		return nil
 	}
 	before := *s
-	change(s)
-	if *s != before {
-		l.change()
+	if change(s); *s == before {
+		return nil
 	}
+	l.change()
+	r := l.resources[number]
+	if r.settled {
+		if s.listed && !before.listed {
+			news = append(news, namespace)
+		}
+		return news
+	}
+	for namespace, s := range r.streams {
+		if s.listed {
+			news = append(news, namespace)
+		} else if !s.failing {
+			return nil
+		}
+	}
+	r.settled = true
+	return news
 }
 
 // stream returns the one that has the objects of a namespace; nil if none has.
@@ -114,7 +151,7 @@ func (l *Streams) stream(number uint16, namespace string) *stream {
 	return r.streams[namespace]
 }
 
-// State returns the state of the stream that has the objects of a namespace.
+// State returns the state of the stream that has the objects of a namespace. Of those that no stream has, none exists.
 func (l *Streams) State(number uint16, namespace string) State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,11 +159,27 @@ func (l *Streams) State(number uint16, namespace string) State {
 	switch r := l.resources[number]; {
 	case r == nil || !r.served:
 		return Unserved
-	case s == nil || !s.listed:
+	case !r.settled || s != nil && !s.listed:
 		return Listing
 	default:
 		return Listed
 	}
+}
+
+// Any returns the namespace of a stream that is listed, or of one that is read where none is.
+func (l *Streams) Any(number uint16) (namespace string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.resources[number]
+	if r == nil {
+		return ""
+	}
+	for name, s := range r.streams {
+		if namespace = name; s.listed && !s.failing {
+			break
+		}
+	}
+	return namespace
 }
 
 // Version returns the version in which a resource is read; empty where it is not.
@@ -170,14 +223,14 @@ func (l *Streams) Namespaces(ctx context.Context, number uint16, patient bool) (
 	return all, ok
 }
 
-// WaitListed waits until all objects of a stream are known. It is false if ctx ended, or if they cannot be known at
-// present and patient is false.
+// WaitListed waits until all objects of a stream are known. It is false if ctx ended, if there is no such stream any
+// more, or if they cannot be known at present and patient is false.
 func (l *Streams) WaitListed(ctx context.Context, number uint16, namespace string, patient bool) bool {
 	return l.wait(ctx, func() (done, gone bool) {
 		s := l.stream(number, namespace)
 		if s == nil {
 			r := l.resources[number]
-			return false, !patient && (r == nil || !r.served)
+			return false, r == nil || r.streams != nil || !patient && !r.served
 		}
 		return s.listed, !patient && s.failing
 	})
