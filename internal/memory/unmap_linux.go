@@ -4,28 +4,11 @@ package memory
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strings"
 	"syscall"
-	"time"
-
-	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
-
-// startedAfter is when what only the start has needed, first lists included, is done with.
-const startedAfter = time.Minute
-
-// GiveBack waits until then, and gives back memory that only the start has needed: garbage, and pages of the program
-// that are not run again. What is needed after all is mapped again from the page cache. It returns early when ctx ends.
-func GiveBack(ctx context.Context) {
-	if pause.For(ctx, startedAfter) == nil {
-		debug.FreeOSMemory()
-		unmapCode()
-	}
-}
 
 // unmapCode takes the pages of the program's code out of the address space. They are never written, so nothing is lost.
 // Where that cannot be done, all stays as it is.
@@ -40,13 +23,18 @@ func unmapCode() {
 	}
 	defer func() { _ = maps.Close() }()
 	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		var from, to uintptr
-		f := strings.Fields(lines.Text())
-		if len(f) < 6 || f[1] != "r-xp" || f[5] != program {
-			continue
-		}
-		if _, err := fmt.Sscanf(f[0], "%x-%x", &from, &to); err == nil {
+		if from, to, ok := codeIn(lines.Text(), program); ok {
 			_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_DONTNEED)
 		}
 	}
+}
+
+// codeIn returns the addresses that a line of /proc/self/maps is about, if they have code of a program.
+func codeIn(line, program string) (from, to uintptr, ok bool) {
+	f := strings.Fields(line)
+	if len(f) < 6 || f[1] != "r-xp" || f[5] != program {
+		return 0, 0, false
+	}
+	_, err := fmt.Sscanf(f[0], "%x-%x", &from, &to)
+	return from, to, err == nil
 }

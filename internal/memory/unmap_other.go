@@ -4,7 +4,5 @@
 
 package memory
 
-import "context"
-
-// GiveBack does nothing here: memory is given back by the system alone.
-func GiveBack(context.Context) {}
+// unmapCode does nothing here.
+func unmapCode() {}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package memory
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWork_rests_once_behind_each_burst(t *testing.T) {
+	w := work{gives: true}
+	cycles := uint64(0)
+	for i, c := range []struct {
+		collections uint64
+		rests       bool
+	}{
+		{20, false}, // the first list
+		{3, false},
+		{0, true},
+		{0, false},
+		{1, false}, // one every two minutes
+		{0, false},
+		{1, false},
+		{0, false},
+		{9, false}, // another list
+		{0, true},
+		{0, false},
+	} {
+		cycles += c.collections
+		assert.Equal(t, c.rests, w.rests(cycles), "look %d", i+1)
+	}
+
+	idle := work{gives: true}
+	assert.True(t, idle.rests(0), "what only the start has needed")
+	assert.False(t, idle.rests(0))
+}
