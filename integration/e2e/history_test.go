@@ -37,10 +37,10 @@ func TestBridge_reads_back_what_a_restarted_API_server_does_not_show(t *testing.
 	require.NoError(t, r.api.StartAPIServer(t.Context()))
 	before := len(r.entries())
 	b = r.run()
-	log := r.await("the updates behind a gap", func(log []entry) bool { return len(log) > before+updates })
+	r.await("the updates behind a gap", func(log []entry) bool { return len(log) > before+updates })
 	r.awaitStatus(http.StatusOK, "ok")
 	b.stop()
-	log = r.entries()
+	log := r.entries()
 	found, recovered := 0, 0
 	for _, e := range log[before:] {
 		if e.reason == "recovered" {

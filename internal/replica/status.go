@@ -148,10 +148,13 @@ func (p *Replica) Waiting(most int) (all []Waiting) {
 // errNotRunning is the answer of a replica that does not run in this process.
 var errNotRunning = errors.New("the replica does not run here")
 
+// errReading is the answer of a replica that has not read the log up to its end.
+var errReading = errors.New("the log is not read up to its end yet, so it is not known what waits: try again later")
+
 // Resume lets a replica go on that a guard has stopped: deletes that are held are made, or an epoch is followed. Only
 // what holds it is released: what a person was not told, a person has not confirmed. What is released survives
-// restarts. Resume waits until the log was read up to the end that it had at the start: before that, no person was told
-// what waits.
+// restarts. Before the log was read up to the end that it had at the start it is not known what waits: then Resume
+// returns an error.
 func (p *Replica) Resume(ctx context.Context) error {
 	r, _ := p.current()
 	if r == nil {
@@ -159,9 +162,10 @@ func (p *Replica) Resume(ctx context.Context) error {
 	}
 	select {
 	case <-r.begun:
-	case <-ctx.Done():
-		return fmt.Errorf("the log is not read up to its end: %w", ctx.Err())
+	default:
+		return errReading
 	}
+	r.targets.listing.Ask()
 	if err := r.keeper.Release(ctx); err != nil {
 		return err
 	}

@@ -245,7 +245,7 @@ type feed struct {
 func newFeed(r *run, res *selection.Resource, stream source.Stream) *feed {
 	return &feed{run: r, res: res, stream: stream, listed: sync.OnceFunc(func() {
 		r.checkEpochs(res)
-		if !r.targets.listing.Was(res.Number, stream.Namespace) {
+		if r.targets.listing.Missed(res.Number, stream.Namespace) {
 			r.countLate(res, stream.Namespace)
 		}
 		r.lookAtAll(res, r.targets.listing.SetListed(res.Number, stream.Namespace)...)

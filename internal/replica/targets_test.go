@@ -306,8 +306,12 @@ func TestTargets_do_not_wait_for_a_stream_that_there_is_not(t *testing.T) {
 	e := is("a", at(1, 10))
 	e.Namespace = ""
 	g.tell(e)
-	g.synced()
-	_, id, _ := g.table.Find(keys.Key{Name: "a"})
+	id, _ := g.queue.Get()
+	require.Equal(t, waits, g.reconcile(t.Context(), id))
+	g.queue.Done(id)
+	g.targets.listing.Begin(0, "v1", []string{"shop"})
+	g.lists("shop")
+	id, _ = g.queue.Get()
 	assert.NotEqual(t, waits, g.reconcile(t.Context(), id))
 }
 

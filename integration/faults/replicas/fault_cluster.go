@@ -192,7 +192,7 @@ func (w *world) stops(ctx context.Context) error {
 	w.unknown.Store(true)
 	held := func() bool {
 		s, err := w.status(ctx)
-		return err == nil && s.HeldEpoch != 0
+		return err == nil && s.HeldEpoch != 0 && s.CaughtUp
 	}
 	if poll(ctx, time.Minute, "", held) != nil {
 		w.violated("R4", "the replica does not stop after the source's etcd was restored")

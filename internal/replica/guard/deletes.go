@@ -85,7 +85,7 @@ func (d *Deletes) time(at time.Time) time.Time {
 	return d.known.Add(time.Millisecond)
 }
 
-// Late returns what Time does, and whether a person has confirmed ends since this process runs that were later.
+// Late returns what Time does, and whether ends up to that time were confirmed since this guard exists.
 func (d *Deletes) Late(at time.Time) (time.Time, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -30,8 +30,9 @@ const (
 type Streams struct {
 	mu        sync.Mutex
 	resources map[uint16]*resource
-	// once has the streams that were listed once.
-	once map[once]bool
+	// asked: a person was told what waits. Seen has the streams that were listed then, or since.
+	asked bool
+	seen  map[id]bool
 	// changed is closed when one of them changes.
 	changed chan struct{}
 }
@@ -45,7 +46,7 @@ type resource struct {
 	settled bool
 }
 
-type once struct {
+type id struct {
 	number    uint16
 	namespace string
 }
@@ -57,7 +58,7 @@ type stream struct {
 
 // New returns one that knows no stream.
 func New() *Streams {
-	return &Streams{resources: make(map[uint16]*resource), once: make(map[once]bool), changed: make(chan struct{})}
+	return &Streams{resources: make(map[uint16]*resource), seen: make(map[id]bool), changed: make(chan struct{})}
 }
 
 // Open says that a resource is to be read, and is not yet.
@@ -87,12 +88,12 @@ func (l *Streams) change() {
 	l.changed = make(chan struct{})
 }
 
-// SetListed says that all objects of a stream are known. It returns the namespaces of the streams of the resource that
-// are listed by that: they wait for each other the first time.
+// SetListed says that all objects of a stream are known. It returns the namespaces of the streams of the resource whose
+// state is another one by that: the first time they wait for each other.
 func (l *Streams) SetListed(number uint16, namespace string) (news []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.once[once{number, namespace}] = true
+	l.seen[id{number, namespace}] = true
 	return l.update(number, namespace, func(s *stream) { s.listed = true })
 }
 
@@ -103,11 +104,24 @@ func (l *Streams) SetFailing(number uint16, namespace string, failing bool) (new
 	return l.update(number, namespace, func(s *stream) { s.failing = failing })
 }
 
-// Was reports whether a stream was listed once.
-func (l *Streams) Was(number uint16, namespace string) bool {
+// Ask says that a person is told what waits. What is not listed now is not known.
+func (l *Streams) Ask() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.once[once{number, namespace}]
+	l.asked = true
+	clear(l.seen)
+	for number, r := range l.resources {
+		for namespace, s := range r.streams {
+			l.seen[id{number, namespace}] = s.listed
+		}
+	}
+}
+
+// Missed reports whether a person was told what waits, and a stream has not been listed then or since.
+func (l *Streams) Missed(number uint16, namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked && !l.seen[id{number, namespace}]
 }
 
 // update does nothing with a stream that is not read any more.
@@ -128,15 +142,13 @@ func (l *Streams) update(number uint16, namespace string, change func(*stream)) 
 		}
 		return news
 	}
-	for namespace, s := range r.streams {
-		if s.listed {
-			news = append(news, namespace)
-		} else if !s.failing {
+	for _, s := range r.streams {
+		if !s.listed && !s.failing {
 			return nil
 		}
 	}
 	r.settled = true
-	return news
+	return []string{""} // also what no stream has
 }
 
 // stream returns the one that has the objects of a namespace; nil if none has.
