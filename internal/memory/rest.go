@@ -21,8 +21,8 @@ const (
 )
 
 // GiveBack gives memory back whenever the process has come to rest after a burst of work, such as its start and the
-// first lists: garbage, stacks, and pages of the program. Those that are needed after all come back from the page cache.
-// It returns when ctx ends.
+// first lists: garbage, stacks, and pages of the program. Pages that are needed after all come back from the page
+// cache. It returns when ctx ends.
 func GiveBack(ctx context.Context) {
 	cycles := []metrics.Sample{{Name: "/gc/cycles/automatic:gc-cycles"}}
 	for w := (work{gives: true}); pause.For(ctx, restEvery) == nil; {
