@@ -27,8 +27,6 @@ RACE              ?= ./internal/bridge/... ./source/... ./sink/... ./checkpoint/
 # need Java.
 CORE              ?= ./cmd/... ./controlplane/... ./e2e ./faults/broken ./faults/oracle ./internal/... ./kafkacheckpoint \
 	./kafkasink ./schema
-# The integration tests that take longest. They come first, so that the last one does not run alone.
-LONGEST           ?= ./e2e ./replicate
 # The directory that a run of tests leaves its results in, and how many of them are kept.
 RESULTS           := $(or $(RESULTS),$(CACHE)/times/$(shell date +%Y%m%d-%H%M%S))
 RESULTS_KEPT      ?= 20
@@ -189,7 +187,7 @@ part-core:
 
 part-integration:
 	@(cd integration && $(GO) list $(FAULTS_TESTS) | sed 's/$$/ make test-faults/') >>'$(RESULTS)/later'
-	@$(call gotest,integration,integration,$(COMPILE) $(INTEGRATION_FLAGS) $(LONGEST) \
+	@$(call gotest,integration,integration,$(COMPILE) $(INTEGRATION_FLAGS) \
 		$$($(GO) list ./... | grep -vxF "$$($(GO) list $(FAULTS_TESTS))"))
 
 part-containers:
