@@ -328,7 +328,7 @@ func restoredTarget(p *pair) {
 	require.NoError(p.t, p.there.target.Restore(p.t.Context(), backup, false))
 	rig.Poll(p.t, "a replica that stops", func() (bool, string) {
 		s, _ := r.east.Status()
-		return s.HeldEpoch != 0, fmt.Sprintf("%+v", s)
+		return s.HeldEpoch != 0 && s.CaughtUp, fmt.Sprintf("%+v", s)
 	})
 	require.NoError(p.t, r.east.Resume(p.t.Context()))
 	// Each has a copy of what the other had once as c.

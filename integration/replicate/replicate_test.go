@@ -331,7 +331,7 @@ func TestReplica_stops_where_the_source_was_restored(t *testing.T) {
 	require.NoError(t, c.source.Restore(ctx, backup, false))
 	rig.Poll(t, "a replica that stops", func() (bool, string) {
 		s, _ := r.Status()
-		return s.HeldEpoch != 0, fmt.Sprintf("%+v", s)
+		return s.HeldEpoch != 0 && s.CaughtUp, fmt.Sprintf("%+v", s)
 	})
 	rig.Try(t, "the source to answer", func() error {
 		_, err := c.from.CoreV1().ConfigMaps("shop").Create(ctx, configMap("d", "1"), metav1.CreateOptions{})
@@ -343,7 +343,7 @@ func TestReplica_stops_where_the_source_was_restored(t *testing.T) {
 	r, stop = c.configMaps("shop", nil)
 	rig.Poll(t, "a replica that has stopped already", func() (bool, string) {
 		s, _ := r.Status()
-		return s.HeldEpoch != 0, fmt.Sprintf("%+v", s)
+		return s.HeldEpoch != 0 && s.CaughtUp, fmt.Sprintf("%+v", s)
 	})
 	assert.Equal(t, "a=2 b=1 c=1", values(t, c.to, "shop"))
 	require.NoError(t, r.Resume(ctx))
