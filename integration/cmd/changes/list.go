@@ -387,6 +387,21 @@ var epochs = slices.Concat(
 			"TestPlan_takes_the_oldest_position_and_the_greatest_debt"),
 		broken("what no stream takes over is deleted in the log", `if len(left) == 0 {`, `if len(left) >= 0 {`,
 			"TestPlan_retires_what_is_left"),
+		broken("a namespace gets its own position back", `saved.Position = position(&saved, a.Stream.Namespace)`,
+			`_ = position(&saved, a.Stream.Namespace)`, "TestPlan_gives_a_namespace_its_own_position_back"),
+		broken("a floor stays with its namespace", `if namespace == "" || f.Namespace == "" || f.Namespace == namespace {`,
+			`if namespace == "" || true {`, "TestPlan_gives_a_namespace_no_floor_of_others"),
+	),
+	in("internal/replica/learn.go",
+		broken("no person was told of an end that is read late", `		desired.At = r.deletes.Time(desired.At)
+`, ``, "TestResume_does_not_release_what_is_read_later"),
+		broken("an end that is told again counts once", `r.count(before, r.table.Get(id).Desired)`, `r.count(before, desired)`,
+			"TestGuard_counts_once_what_is_told_again"),
+	),
+	in("internal/replica/targets.go",
+		broken("no person was told of what was not listed", `			r.countLate(res, stream.Namespace)
+`, `			_ = r
+`, "TestResume_does_not_release_what_is_listed_later"),
 	),
 	testedBy("internal/bridge", in("internal/bridge/handover/handover.go",
 		broken("what is refused is handed over", `to.Refused = append(to.Refused, o)`, `_ = o`,
