@@ -332,3 +332,21 @@ func TestTargets_wait_for_the_first_list_of_each_namespace(t *testing.T) {
 	require.Equal(t, waits, g.reconcile(t.Context(), id))
 	assert.NotZero(t, g.epochs.Holds())
 }
+
+func TestTargets_look_at_what_is_listed_later(t *testing.T) {
+	g := newRig(t, ofTwo(t))
+	e := is("a", at(1, 10))
+	e.Namespace = "bank"
+	g.tell(e)
+	g.targets.listing.Begin(0, "v1", []string{"bank", "shop"})
+	g.targets.listing.SetFailing(0, "bank", true)
+	for _, list := range []struct {
+		namespace string
+		waits     bool
+	}{{"shop", true}, {"bank", false}} {
+		g.lists(list.namespace)
+		id, _ := g.queue.Get()
+		assert.Equal(t, list.waits, g.reconcile(t.Context(), id) == waits)
+		g.queue.Done(id)
+	}
+}
