@@ -111,7 +111,17 @@ func TestResume_releases_only_what_a_person_was_told(t *testing.T) {
 
 // The partitions of a topic are not read in the order of time.
 func TestResume_does_not_release_what_is_read_later(t *testing.T) {
-	g := newRig(t, nil)
+	g := newRig(t, func(c *Config) { c.State = &memory{guard.Stops{Deletes: noon}} })
+	g.catchUp(t.Context())
+	for _, name := range names(7) {
+		e := ended(name, at(1, 10))
+		e.At = noon
+		g.tell(e)
+	}
+	row := g.row("c00")
+	assert.False(t, g.allowed(&row), "an earlier process was resumed before they were published")
+
+	g = newRig(t, nil)
 	p := New(*g.cfg)
 	p.set(g.run)
 	end := func(name string, ended replicatest.Event, at time.Time) {
@@ -123,7 +133,7 @@ func TestResume_does_not_release_what_is_read_later(t *testing.T) {
 	for _, name := range names(7) {
 		end(name, ended(name, at(1, 10)), noon)
 	}
-	row := g.row("c00")
+	row = g.row("c00")
 	require.False(t, g.allowed(&row))
 	require.NoError(t, p.Resume(t.Context()))
 	assert.True(t, g.allowed(&row))

@@ -100,9 +100,8 @@ func (r learning) weigh(desired *keys.Desired, res *selection.Resource, e *event
 // count tells the guard of deletes what went and came back.
 func (r learning) count(before, now keys.Desired) {
 	was, is := r.weighs(before), r.weighs(now)
-	again := before.Claim == now.Claim && before.Sequence == now.Sequence
-	if was && is && (again || before.At.Equal(now.At)) {
-		return
+	if was && is && before.At.Equal(now.At) {
+		return // it is told again
 	}
 	if was {
 		r.deletes.CameBack(before.At)

@@ -131,6 +131,12 @@ func TestPrune_does_not_count_what_the_target_does_not_have(t *testing.T) {
 	g.tell(e)
 	row := g.row("told")
 	assert.True(t, g.allowed(&row), "one object goes")
+	for _, name := range names(6) {
+		e := ended("other"+name, at(1, 20))
+		e.At = noon
+		g.tell(is(name, at(1, 30)), e) // what was not counted comes back
+	}
+	assert.False(t, g.allowed(&row), "seven go")
 }
 
 // A definition is deleted and made again with another scope while a prune waits.
