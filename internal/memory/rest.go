@@ -15,9 +15,8 @@ import (
 const (
 	// restEvery is between two looks at whether the process has come to rest.
 	restEvery = 15 * time.Second
-	// burst is how many collections of garbage show that there may be something to give back. An idle process has one
-	// every two minutes.
-	burst = 5
+	// burst is how many collections of garbage between two looks show that there may be something to give back.
+	burst = 2
 )
 
 // GiveBack gives memory back whenever the process has come to rest after a burst of work, such as its start and the
@@ -37,19 +36,19 @@ func GiveBack(ctx context.Context) {
 
 // work is what the garbage collector shows of what the process does.
 type work struct {
-	// looked and gave are how often garbage had been collected at the last look, and when memory was given back last.
-	looked, gave uint64
-	// gives: memory is given back at the next rest, whatever was done.
+	// looked is how often garbage had been collected at the last look.
+	looked uint64
+	// gives: memory is given back at the next rest.
 	gives bool
 }
 
 // rests reports whether the process rests after a burst.
 func (w *work) rests(cycles uint64) bool {
-	busy := cycles != w.looked
-	w.looked = cycles
-	if busy || !w.gives && cycles-w.gave < burst {
+	lately := cycles - w.looked
+	w.looked, w.gives = cycles, w.gives || lately >= burst
+	if lately > 0 || !w.gives {
 		return false
 	}
-	w.gives, w.gave = false, cycles
+	w.gives = false
 	return true
 }

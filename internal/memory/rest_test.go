@@ -16,14 +16,14 @@ func TestWork_rests_once_behind_each_burst(t *testing.T) {
 		rests       bool
 	}{
 		{20, false}, // the first list
-		{3, false},
+		{1, false},
 		{0, true},
 		{0, false},
-		{1, false}, // one every two minutes
+		{1, false}, // now and then, as in an idle process
 		{0, false},
 		{1, false},
 		{0, false},
-		{9, false}, // another list
+		{2, false}, // another list
 		{0, true},
 		{0, false},
 	} {
