@@ -152,7 +152,7 @@ func (r comparing) difference(ctx context.Context, id keys.ID, row keys.Row) *Di
 		d.Do, d.Why = "wait", string(action.Why)
 	case plan.Delete:
 		d.Do = "delete"
-		if !r.allowed(&row) {
+		if !r.deletions.Allowed(&row) {
 			d.Why = string(waiting.HeldDelete)
 		} else if kept, err := (ending{o}).kept(ctx); kept != "" || err != nil {
 			d.Do, d.Why = "wait", string(waiting.NotEmpty)

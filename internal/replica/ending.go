@@ -24,7 +24,7 @@ func (o ending) delete(ctx context.Context) result {
 	if o.targets.listing.Busy() {
 		return later // the limit depends on how many objects there are
 	}
-	if !o.allowed(&o.row) {
+	if !o.deletions.Allowed(&o.row) {
 		o.park(waiting.HeldDelete, "more objects went in an hour than the limit allows")
 		return o.stop(ctx)
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 	"log/slog"
 	"time"
 
@@ -177,67 +176,13 @@ func (o *object) place() write.Object {
 	}
 }
 
-// staying is how many objects of the replica the target will have once those are deleted that shall go.
-func (r *run) staying() int {
-	_, ours := r.table.Count(func(c keys.Claim) bool { return !r.cfg.Ends(c) })
-	return ours
-}
-
-// allowed reports whether the guard lets an object be deleted. Before the first one, all are counted that are to be
-// deleted then: a process that was stopped by the guard is stopped again.
-func (r *run) allowed(row *keys.Row) bool {
-	r.counted.Do(func() {
-		for row := range r.ending() {
-			if row.Desired.LeftOut {
-				r.countEnd(row, row.Desired.At)
-			}
-		}
-		for row := range r.ending() {
-			r.deletes.Allows(row.Desired.At, r.staying())
-		}
-	})
-	if row.Desired.LeftOut {
-		r.countEnd(row, r.deletes.Time(row.Desired.At))
-	}
-	return r.deletes.Allows(row.Desired.At, r.staying())
-}
-
-// ending returns the objects that are to be deleted.
-func (r *run) ending() iter.Seq[*keys.Row] {
-	return func(yield func(*keys.Row) bool) {
-		for _, row := range r.table.All() {
-			if plan.Decide(row.Desired, row.Actual, false, r.cfg.Config).Do == plan.Delete && !yield(&row) {
-				return
-			}
-		}
-	}
-}
-
-// countEnd counts the deletion of an object of ours, which the log alone does not make count, at a time, once.
-func (r *run) countEnd(row *keys.Row, at time.Time) {
-	if r.table.CountEnd(row.Key, at) {
-		row.Desired.At = at
-		r.deletes.Went(at)
-	}
-}
-
-// countLate counts the deletions of what a stream of the target has that was not listed when ends were confirmed.
-func (r *run) countLate(res *selection.Resource, namespace string) {
-	for row := range r.ending() {
-		late, isLate := r.deletes.Late(row.Desired.At)
-		if isLate && row.Resource == res.Number && row.Desired.Weighs() && has(res, namespace, row.Key) {
-			r.countEnd(row, late)
-		}
-	}
-}
-
 // write brings the object into the state of its event.
 func (o *object) write(ctx context.Context, do plan.Do) result {
 	wanted, uid, res := o.desired(ctx)
 	if wanted == nil {
 		if do == plan.Recreate && o.cfg.Deletes && o.leftOut {
 			// The log has no end of what was copied, which counts all the same.
-			o.countEnd(&o.row, o.deletes.Time(o.row.Desired.At))
+			o.deletions.CountEnd(&o.row, o.deletes.Time(o.row.Desired.At))
 			return ending{o}.delete(ctx)
 		}
 		return res

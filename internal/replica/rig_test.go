@@ -90,6 +90,9 @@ func (g *rig) hasIn(namespace, name string, applied sequence.Sequence) keys.ID {
 	return id
 }
 
+// allowed reports whether an object may be deleted now.
+func (g *rig) allowed(row *keys.Row) bool { return g.deletions.Allowed(row) }
+
 // row returns what is known of an object.
 func (g *rig) row(name string) keys.Row {
 	row, _, _ := g.table.Find(keys.Key{Namespace: "shop", Name: name})

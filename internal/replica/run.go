@@ -19,6 +19,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/bodies"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/contents"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/deletions"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
@@ -170,12 +171,11 @@ type known struct {
 
 // guards stop what could wipe the target by mistake.
 type guards struct {
-	deletes *guard.Deletes
-	epochs  *guard.Epochs
-	resyncs *resyncs.Resyncs
-	// counted ends once the deletes are counted that were to be made at the start.
-	counted sync.Once
-	keeper  *guard.Keeper
+	deletes   *guard.Deletes
+	deletions *deletions.Deletions
+	epochs    *guard.Epochs
+	resyncs   *resyncs.Resyncs
+	keeper    *guard.Keeper
 }
 
 // lookups say which keys are looked at, and when.
@@ -228,18 +228,19 @@ func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
 	}
 	deletes := guard.NewDeletes(cfg.Limit, stops.Deletes, stops.HeldDeletes)
 	epochs := guard.NewEpochs(cfg.Follow, stops.Epoch, stops.HeldEpoch)
+	table := keys.New(cfg.remaps())
 	r := &run{
 		cfg: cfg, log: cfg.Logger, source: opened, target: target, namespaces: namespaces,
 		selection: selection.New(cfg.Cluster, cfg.Pipeline, cfg.Entries),
 		known: known{
-			table: keys.New(cfg.remaps()), bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(),
+			table: table, bodies: bodies.New(opened), outstanding: waiting.NewOutstanding(),
 			parked:   waiting.NewParked(),
 			contests: waiting.NewContests(),
 			observer: observed.Observer{Replica: cfg.Name, Cluster: cfg.Cluster},
 		},
 		guards: guards{
-			deletes: deletes, epochs: epochs, resyncs: resyncs.New(),
-			keeper: guard.NewKeeper(cfg.State, stops, deletes, epochs),
+			deletes: deletes, deletions: deletions.New(table, deletes, cfg.Config), epochs: epochs,
+			resyncs: resyncs.New(), keeper: guard.NewKeeper(cfg.State, stops, deletes, epochs),
 		},
 		lookups: lookups{
 			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},

@@ -246,7 +246,9 @@ func newFeed(r *run, res *selection.Resource, stream source.Stream) *feed {
 	return &feed{run: r, res: res, stream: stream, listed: sync.OnceFunc(func() {
 		r.checkEpochs(res)
 		if r.targets.listing.Missed(res.Number, stream.Namespace) {
-			r.countLate(res, stream.Namespace)
+			r.deletions.CountLate(func(row *keys.Row) bool {
+				return row.Resource == res.Number && has(res, stream.Namespace, row.Key)
+			})
 		}
 		r.lookAtAll(res, r.targets.listing.SetListed(res.Number, stream.Namespace)...)
 	})}
