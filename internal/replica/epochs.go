@@ -57,3 +57,13 @@ func (r *run) stop(ctx context.Context) result {
 	}
 	return waits
 }
+
+// saveLeft stores how much is left of the deletes that a person has released, once that is known.
+func (r *run) saveLeft(ctx context.Context) {
+	if !r.hasBegun() || r.targets.listing.Busy() {
+		return
+	}
+	if err := r.keeper.SaveLeft(ctx, r.deletions.Left); err != nil && ctx.Err() == nil {
+		r.said.Do(func() { r.log.Warn("it cannot be stored what is left of released deletes", slog.Any("error", err)) })
+	}
+}

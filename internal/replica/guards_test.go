@@ -3,6 +3,7 @@
 package replica
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -505,6 +506,203 @@ func TestResume_is_refused_until_the_log_is_read(t *testing.T) {
 	g.has("b", at(1, 80))
 	row := g.row("b")
 	assert.True(t, g.allowed(&row), "one object goes")
+}
+
+// ended tells the end of objects that the target has, at a time. Data is that of their events.
+func (g *rig) ended(at1 time.Time, data func(name string) string, names ...string) {
+	for i, name := range names {
+		e := ended(name, at(1, uint64(20+i)))
+		e.At, e.Data = at1, data(name)
+		g.tell(e)
+		g.has(name, at(1, 10))
+	}
+}
+
+func whole(string) string { return "" }
+
+// allows returns how many of some objects may be deleted.
+func (g *rig) allows(names ...string) (n int) {
+	for _, name := range names {
+		if row := g.row(name); g.allowed(&row) {
+			n++
+		}
+	}
+	return n
+}
+
+// A person has released seven deletes. The next process finds more than were left of them: what the log has got since.
+func TestResume_releases_in_the_next_process_what_was_left(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		left, ended int
+		allowed     bool
+	}{
+		{"none was made", 7, 7, true},
+		{"some were made", 7, 2, true},
+		{"all were made, and some came late", 0, 5, true},
+		{"all were made, and many came late", 0, 6, false},
+		{"some were made, and many came late", 7, 8, false},
+	} {
+		for kind, data := range map[string]func(string) string{
+			"replicated": whole, "left out": func(name string) string { return ownedData(name, uidOf(name)) },
+		} {
+			t.Run(c.name+", "+kind, func(t *testing.T) {
+				g := newRig(t, func(cfg *Config) { cfg.State = &memory{guard.Stops{Deletes: noon, Left: c.left}} })
+				g.ended(noon.Add(-time.Minute), data, names(c.ended)...)
+				g.catchUp(t.Context())
+				if allowed := g.allows(names(c.ended)...); c.allowed {
+					assert.Equal(t, c.ended, allowed)
+				} else {
+					assert.LessOrEqual(t, allowed, 5)
+				}
+			})
+		}
+	}
+}
+
+func TestResume_of_an_epoch_releases_no_delete_in_the_next_process(t *testing.T) {
+	state := &memory{guard.Stops{Deletes: noon}}
+	start := func() *rig {
+		g := newRig(t, func(cfg *Config) { cfg.State = state })
+		g.ended(noon.Add(-time.Minute), whole, names(20)...)
+		g.tell(replicatest.Event{Op: event.Gap, Data: `{"cause":"rebuilt","epoch":7}`})
+		g.catchUp(t.Context())
+		g.synced()
+		return g
+	}
+	g := start()
+	p := New(*g.cfg)
+	p.set(g.run)
+	require.NotZero(t, g.epochs.Holds())
+	require.NoError(t, p.Resume(t.Context()))
+	require.Zero(t, g.epochs.Holds())
+	assert.LessOrEqual(t, start().allows(names(20)...), 5, "no delete was held")
+}
+
+func TestResume_before_the_first_delete_releases_what_was_held_before(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.State = &memory{guard.Stops{Deletes: noon, HeldDeletes: true}} })
+	p := New(*g.cfg)
+	p.set(g.run)
+	g.ended(noon, whole, names(7)...)
+	g.catchUp(t.Context())
+	require.NoError(t, p.Resume(t.Context()))
+	assert.Equal(t, 7, g.allows(names(7)...))
+}
+
+// What was released is gone. What is listed later is something else.
+func TestResume_releases_nothing_in_place_of_what_is_gone(t *testing.T) {
+	state := &memory{guard.Stops{Deletes: noon, Left: 7}}
+	g := newRig(t, func(c *Config) { ofTwo(t)(c); c.State = state })
+	for i, name := range names(7) {
+		e := ended(name, at(1, uint64(20+i)))
+		e.At, e.Namespace = noon, "bank"
+		g.tell(e)
+	}
+	g.catchUp(t.Context())
+	g.targets.listing.Begin(0, "v1", []string{"bank", "shop"})
+	g.targets.listing.SetFailing(0, "bank", true)
+	g.lists("shop")
+	g.saveLeft(t.Context())
+	require.Zero(t, state.Left)
+	for _, name := range names(7) {
+		g.hasIn("bank", name, at(1, 10))
+	}
+	g.lists("bank")
+	row, _, _ := g.table.Find(keys.Key{Namespace: "bank", Name: "c00"})
+	assert.False(t, g.allowed(&row))
+}
+
+func TestResume_leaves_what_another_process_has_stored(t *testing.T) {
+	state := &memory{guard.Stops{Deletes: noon, Left: 7}}
+	g := newRig(t, func(c *Config) { c.State = state })
+	g.catchUp(t.Context())
+	state.HeldEpoch = 9
+	g.saveLeft(t.Context())
+	assert.Equal(t, guard.Stops{Deletes: noon, Left: 7, HeldEpoch: 9}, state.Stops)
+}
+
+func TestRun_that_ends_stores_what_is_left(t *testing.T) {
+	state := &memory{guard.Stops{Deletes: noon, Left: 7}}
+	g := newRig(t, func(c *Config) { c.State = state })
+	g.catchUp(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.keep(ctx)
+	assert.Equal(t, guard.Stops{Deletes: noon}, state.Stops)
+}
+
+func TestResume_stores_what_is_left(t *testing.T) {
+	g := newRig(t, nil)
+	p := New(*g.cfg)
+	p.set(g.run)
+	for i, name := range names(8) {
+		e := ended(name, at(1, uint64(20+i)))
+		e.At = noon
+		g.tell(e)
+		g.has(name, at(1, 10))
+	}
+	state := func() guard.Stops { return g.cfg.State.(*memory).Stops }
+	g.catchUp(t.Context())
+	g.synced()
+	row := g.row("c00")
+	require.False(t, g.allowed(&row))
+	require.NoError(t, p.Resume(t.Context()))
+	for i, name := range names(8) {
+		g.saveLeft(t.Context())
+		require.Equal(t, guard.Stops{Deletes: noon, Left: 8 - i}, state())
+		g.table.Vanish(g.row(name).Key, "")
+	}
+	g.saveLeft(t.Context())
+	require.Equal(t, guard.Stops{Deletes: noon}, state())
+	g.has("c00", at(1, 10))
+	g.saveLeft(t.Context())
+	assert.Equal(t, guard.Stops{Deletes: noon}, state(), "what comes back was not released")
+}
+
+func TestResume_stores_nothing_before_the_log_is_read_and_the_target_listed(t *testing.T) {
+	stops := guard.Stops{Deletes: noon, Left: 7}
+	state := &memory{stops}
+	g := newRig(t, func(c *Config) { c.State = state })
+	g.tell(is("a", at(1, 10)))
+	g.synced()
+	g.saveLeft(t.Context())
+	require.Equal(t, stops, state.Stops)
+	g.catchUp(t.Context())
+	g.targets.listing.Begin(0, "v1", []string{"shop"})
+	g.saveLeft(t.Context())
+	require.Equal(t, stops, state.Stops)
+	g.lists("shop")
+	g.saveLeft(t.Context())
+	assert.Equal(t, guard.Stops{Deletes: noon}, state.Stops)
+}
+
+// A namespace cannot be listed when the next process begins.
+func TestResume_does_not_release_in_the_next_process_what_is_listed_later(t *testing.T) {
+	g := newRig(t, func(c *Config) {
+		ofTwo(t)(c)
+		c.State = &memory{guard.Stops{Deletes: noon, Left: 7}}
+	})
+	for i, name := range names(7) {
+		e := ended(name, at(1, uint64(20+i)))
+		e.At, e.Namespace = noon, "bank"
+		g.tell(e)
+	}
+	e := ended("a", at(1, 20))
+	e.At = noon
+	g.tell(e)
+	g.has("a", at(1, 10))
+	g.catchUp(t.Context())
+	g.targets.listing.Begin(0, "v1", []string{"bank", "shop"})
+	g.targets.listing.SetFailing(0, "bank", true)
+	g.lists("shop")
+	row := g.row("a")
+	require.True(t, g.allowed(&row))
+	for _, name := range names(7) {
+		g.hasIn("bank", name, at(1, 10))
+	}
+	g.lists("bank")
+	row, _, _ = g.table.Find(keys.Key{Namespace: "bank", Name: "c00"})
+	assert.False(t, g.allowed(&row), "no person was told of them")
 }
 
 // What is not selected any more is told by each process that begins with that.

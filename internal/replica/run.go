@@ -23,6 +23,7 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/health"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/listing"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/observed"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/resyncs"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/selection"
@@ -228,7 +229,8 @@ func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
 	}
 	deletes := guard.NewDeletes(cfg.Limit, stops.Deletes, stops.HeldDeletes)
 	epochs := guard.NewEpochs(cfg.Follow, stops.Epoch, stops.HeldEpoch)
-	table := keys.New(cfg.remaps())
+	table, streams := keys.New(cfg.remaps()), listing.New()
+	keeper := guard.NewKeeper(cfg.State, stops, deletes, epochs)
 	r := &run{
 		cfg: cfg, log: cfg.Logger, source: opened, target: target, namespaces: namespaces,
 		selection: selection.New(cfg.Cluster, cfg.Pipeline, cfg.Entries),
@@ -239,8 +241,8 @@ func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
 			observer: observed.Observer{Replica: cfg.Name, Cluster: cfg.Cluster},
 		},
 		guards: guards{
-			deletes: deletes, deletions: deletions.New(table, deletes, cfg.Config), epochs: epochs,
-			resyncs: resyncs.New(), keeper: guard.NewKeeper(cfg.State, stops, deletes, epochs),
+			deletes: deletes, deletions: deletions.New(table, streams, deletes, cfg.Config, keeper.Stored), epochs: epochs,
+			resyncs: resyncs.New(), keeper: keeper,
 		},
 		lookups: lookups{
 			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},
@@ -249,7 +251,7 @@ func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
 		stage:  stage{began: time.Now(), begun: make(chan struct{})},
 		health: health.New(), counts: health.NewCounts(), failed: make(chan error, 1),
 	}
-	r.targets = newTargets(r, client, offered)
+	r.targets = newTargets(r, client, offered, streams)
 	r.heard.Store(r.began.UnixNano())
 	return r, nil
 }
@@ -411,13 +413,34 @@ func (r *run) requeue(id keys.ID, res result) {
 // partLog is the part of the health that is not a stream of the target.
 const partLog = "log"
 
+// hasBegun reports whether the log was read up to the end that it had at the start.
+func (r *run) hasBegun() bool {
+	select {
+	case <-r.begun:
+		return true
+	default:
+		return false
+	}
+}
+
 // keepEvery is how often the replica says to the broker how far it is, and forgets what nothing needs.
 const keepEvery = time.Second
+
+// leftEvery is how many times that is between two looks at what is left of released deletes.
+const leftEvery = 10
 
 // keep tells the broker how far the replica is, and forgets what is long past.
 func (r *run) keep(ctx context.Context) {
 	next := time.Now().Add(r.cfg.Remember)
-	for pause.For(ctx, keepEvery) == nil {
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepEvery)
+		defer cancel()
+		r.saveLeft(last)
+	}()
+	for n := 1; pause.For(ctx, keepEvery) == nil; n++ {
+		if n%leftEvery == 0 {
+			r.saveLeft(ctx)
+		}
 		if now := time.Now(); now.After(next) {
 			next = now.Add(r.cfg.Remember)
 			r.table.Sweep(now.Add(-guard.Window))

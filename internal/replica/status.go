@@ -160,13 +160,11 @@ func (p *Replica) Resume(ctx context.Context) error {
 	if r == nil {
 		return errNotRunning
 	}
-	select {
-	case <-r.begun:
-	default:
+	if !r.hasBegun() {
 		return errReading
 	}
 	r.targets.listing.Ask()
-	if err := r.keeper.Release(ctx); err != nil {
+	if err := r.keeper.Release(ctx, r.deletions.Left); err != nil {
 		return err
 	}
 	for id, row := range r.table.All() {

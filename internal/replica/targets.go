@@ -40,10 +40,8 @@ type targets struct {
 	askEvery time.Duration
 }
 
-func newTargets(r *run, client *kube.Client, offered *catalog.Catalog) *targets {
-	return &targets{
-		run: r, client: client, catalog: offered, listing: listing.New(), askEvery: askEvery,
-	}
+func newTargets(r *run, client *kube.Client, offered *catalog.Catalog, streams *listing.Streams) *targets {
+	return &targets{run: r, client: client, catalog: offered, listing: streams, askEvery: askEvery}
 }
 
 // open begins to read a resource of the target, until ctx ends.

@@ -10,21 +10,27 @@ import (
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/guard"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/keys"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/listing"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/replica/plan"
 )
 
 // Deletions counts the objects that are to be deleted, and asks the guard. It is safe for concurrent use.
 type Deletions struct {
-	table  *keys.Table
-	guard  *guard.Deletes
-	config plan.Config
+	table   *keys.Table
+	listing *listing.Streams
+	guard   *guard.Deletes
+	config  plan.Config
+	// stored returns what a person has released.
+	stored func() guard.Stops
 	// counted ends once those are counted that were to be made at the start.
 	counted sync.Once
 }
 
-// New returns the deletions of what a table has.
-func New(table *keys.Table, g *guard.Deletes, config plan.Config) *Deletions {
-	return &Deletions{table: table, guard: g, config: config}
+// New returns the deletions of what a table has. Stored returns what a person has released.
+func New(
+	table *keys.Table, streams *listing.Streams, g *guard.Deletes, config plan.Config, stored func() guard.Stops,
+) *Deletions {
+	return &Deletions{table: table, listing: streams, guard: g, config: config, stored: stored}
 }
 
 // Allowed reports whether the guard lets an object be deleted. Before the first one, all are counted that are to be
@@ -37,15 +43,43 @@ func (d *Deletions) Allowed(row *keys.Row) bool {
 	return d.guard.Allows(row.Desired.At, d.staying())
 }
 
+// countAll counts what is to be deleted. If there is more of what was released than was left of it, no person was told
+// of all, and all of it counts. What cannot be listed now counts once it is.
 func (d *Deletions) countAll() {
+	d.listing.Ask()
+	stored, left := d.stored(), 0
+	released := func(row *keys.Row) bool { return !row.Desired.At.After(stored.Deletes) }
 	for row := range d.ending() {
-		if row.Desired.LeftOut {
-			d.CountEnd(row, row.Desired.At)
+		if !row.Desired.Young && released(row) {
+			left++
 		}
+	}
+	again := left > stored.Left
+	for row := range d.ending() {
+		switch at := row.Desired.At; {
+		case !row.Desired.LeftOut:
+		case again && released(row):
+			d.CountEnd(row, d.guard.Time(at))
+		default:
+			d.CountEnd(row, at)
+		}
+	}
+	if again {
+		d.CountLate(released)
 	}
 	for row := range d.ending() {
 		d.guard.Allows(row.Desired.At, d.staying())
 	}
+}
+
+// Left returns how many of the objects that ended up to a time are still to be deleted, of those that count.
+func (d *Deletions) Left(until time.Time) (n int) {
+	for row := range d.ending() {
+		if row.Desired.Weighs() && !row.Desired.At.After(until) {
+			n++
+		}
+	}
+	return n
 }
 
 // CountEnd counts the deletion of an object of ours, which the log alone does not make count, at a time, once.

@@ -42,7 +42,8 @@ type Deletes struct {
 	gone map[int64]int
 	// newest is when the object ended that ended last.
 	newest time.Time
-	// confirmed is what Confirmed returned last, and since is gone of what ended after that.
+	// confirmed is what Confirmed returned last, in this process or the one before, and since is gone of what ended after
+	// that.
 	confirmed time.Time
 	since     map[int64]int
 	// known is a time up to which ends were confirmed, or are being: no person was told of one that is found now.
@@ -53,7 +54,7 @@ type Deletes struct {
 // NewDeletes returns a guard that has counted nothing. Ends up to released were confirmed. Held: it refuses until
 // Release.
 func NewDeletes(limit Limit, released time.Time, held bool) *Deletes {
-	return &Deletes{limit: limit, released: released, held: held, gone: make(map[int64]int)}
+	return &Deletes{limit: limit, released: released, confirmed: released, held: held, gone: make(map[int64]int)}
 }
 
 // CatchUp says that the log was read up to its end. What is found from now on was not found when ends were confirmed.
@@ -85,7 +86,7 @@ func (d *Deletes) time(at time.Time) time.Time {
 	return d.known.Add(time.Millisecond)
 }
 
-// Late returns what Time does, and whether ends up to that time were confirmed since this guard exists.
+// Late returns what Time does, and whether ends up to that time were confirmed.
 func (d *Deletes) Late(at time.Time) (time.Time, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

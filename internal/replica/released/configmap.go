@@ -27,6 +27,7 @@ type ConfigMap struct {
 const (
 	deletesKey     = "deletes"
 	epochKey       = "epoch"
+	leftKey        = "left"
 	heldDeletesKey = "heldDeletes"
 	heldEpochKey   = "heldEpoch"
 )
@@ -40,7 +41,7 @@ func (c *ConfigMap) Load(ctx context.Context) (s guard.Stops, err error) {
 	case err != nil:
 		return s, fmt.Errorf("read ConfigMap %s: %w", c.Name, err)
 	}
-	var bad, worse, worst error
+	var bad, worse, worst, left error
 	if text := stored.Data[deletesKey]; text != "" {
 		s.Deletes, bad = time.Parse(time.RFC3339Nano, text)
 	}
@@ -50,8 +51,11 @@ func (c *ConfigMap) Load(ctx context.Context) (s guard.Stops, err error) {
 	if text := stored.Data[heldEpochKey]; text != "" {
 		s.HeldEpoch, worst = strconv.ParseUint(text, 10, 64)
 	}
+	if text := stored.Data[leftKey]; text != "" {
+		s.Left, left = strconv.Atoi(text)
+	}
 	s.HeldDeletes = stored.Data[heldDeletesKey] == "true"
-	if err := errors.Join(bad, worse, worst); err != nil {
+	if err := errors.Join(bad, worse, worst, left); err != nil {
 		return guard.Stops{}, fmt.Errorf("read ConfigMap %s: %w; delete it if nothing shall be released", c.Name, err)
 	}
 	return s, nil
@@ -64,6 +68,9 @@ func (c *ConfigMap) Store(ctx context.Context, s guard.Stops) error {
 	}}
 	if !s.Deletes.IsZero() {
 		m.Data[deletesKey] = s.Deletes.UTC().Format(time.RFC3339Nano)
+	}
+	if s.Left != 0 {
+		m.Data[leftKey] = strconv.Itoa(s.Left)
 	}
 	if s.HeldDeletes {
 		m.Data[heldDeletesKey] = "true"
