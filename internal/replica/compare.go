@@ -160,10 +160,23 @@ func (r comparing) difference(ctx context.Context, id keys.ID, row keys.Row) *Di
 	case plan.Recreate:
 		d.Do = "recreate"
 		if wanted, _, _ := o.desired(ctx); wanted == nil && o.parked.Reason(id) == string(waiting.LeftOut) {
-			d.Do = "delete"
+			return o.compareLeftOut(d)
 		}
 	default:
 		return o.compareWith(ctx, d, action.Do)
+	}
+	return d
+}
+
+// compareLeftOut says what would become of a copy of an object that is left out now.
+func (o *object) compareLeftOut(d *Difference) *Difference {
+	if !o.cfg.Deletes {
+		return nil
+	}
+	d.Do = "delete"
+	o.deletions.CountEnd(&o.row, o.deletes.Time(o.row.Desired.At))
+	if !o.deletions.Allowed(&o.row) {
+		d.Why = string(waiting.HeldDelete)
 	}
 	return d
 }

@@ -143,3 +143,26 @@ func TestReplacement_tells_what_would_go(t *testing.T) {
 		})
 	}
 }
+
+func TestCompare_tells_of_copies_that_are_left_out_what_would_become_of_them(t *testing.T) {
+	for deletes, most := range map[bool]int{true: 5, false: 0} {
+		g := newRig(t, func(c *Config) { c.Deletes = deletes })
+		for _, name := range names(20) {
+			g.tell(is(name, at(1, 10)))
+			g.has(name, at(1, 10))
+			e := is(name, at(1, 20))
+			e.UID, e.Data, e.At = "another", ownedData(name, "another"), noon
+			g.tell(e)
+		}
+		g.synced()
+		g.compares = true
+		g.catchUp(t.Context())
+		said := map[string]int{}
+		require.NoError(t, comparing{g.run}.compare(t.Context(), func() {}, func(d Difference) error {
+			said[d.Do+" "+d.Why]++
+			return nil
+		}))
+		assert.LessOrEqual(t, said["delete "], most, "deletes: %v", deletes)
+		assert.Equal(t, deletes, said["delete held"] >= 15, "%v", said)
+	}
+}
