@@ -3,7 +3,12 @@
 package memory
 
 import (
+	"context"
+	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -34,4 +39,23 @@ func TestWork_rests_once_behind_each_burst(t *testing.T) {
 	idle := work{gives: true}
 	assert.True(t, idle.rests(0), "what only the start has needed")
 	assert.False(t, idle.rests(0))
+}
+
+func TestGiveBack_collects_garbage_at_rest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		forced := func() uint32 {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.NumForcedGC
+		}
+		before := forced()
+		ctx, cancel := context.WithCancel(t.Context())
+		var giving sync.WaitGroup
+		giving.Go(func() { GiveBack(ctx) })
+		time.Sleep(10 * restEvery) //nolint:forbidigo // it is the time of a bubble
+		synctest.Wait()
+		assert.Greater(t, forced(), before)
+		cancel()
+		giving.Wait()
+	})
 }
