@@ -51,9 +51,13 @@ func (r *run) stopped(row *keys.Row) bool {
 
 // stop stores what the guards hold. It returns what comes of an object that they hold.
 func (r *run) stop(ctx context.Context) result {
-	if err := r.keeper.Save(ctx); err != nil {
+	isNew, err := r.keeper.Save(ctx)
+	if err != nil {
 		r.said.Do(func() { r.log.Warn("it cannot be stored that the replica is held", slog.Any("error", err)) })
 		return later
+	}
+	if isNew && r.deletes.Held() {
+		r.log.Warn("more objects went in an hour than the limit allows: deletes are held until the replica is resumed")
 	}
 	return waits
 }

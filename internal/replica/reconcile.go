@@ -98,7 +98,8 @@ func (o *object) park(why plan.Reason, detail string) result {
 	if o.parked.Put(o.id, why, detail, time.Now()) {
 		o.said.Do(func() {
 			o.log.Info("an object waits", slog.String("reason", string(why)), slog.String("detail", detail),
-				slog.Any("object", o.row.Key))
+				slog.String("resource", o.res.GroupResource().String()), slog.String("namespace", o.row.Namespace),
+				slog.String("name", o.row.Name))
 		})
 	}
 	o.handled(why != waiting.NoOwner)

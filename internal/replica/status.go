@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -167,6 +168,7 @@ func (p *Replica) Resume(ctx context.Context) error {
 	if err := r.keeper.Release(ctx, r.deletions.Left); err != nil {
 		return err
 	}
+	r.log.Info("the replica was resumed", slog.Int("released_deletes", r.keeper.Stored().Left))
 	for id, row := range r.table.All() {
 		if row.Desired.Claim != keys.Unknown {
 			r.queue.Add(id)

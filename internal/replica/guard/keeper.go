@@ -48,16 +48,17 @@ func NewKeeper(state State, stops Stops, deletes *Deletes, epochs *Epochs) *Keep
 // Stored returns what was stored last.
 func (k *Keeper) Stored() Stops { return *k.stored.Load() }
 
-// Save returns when what the guards hold is stored.
-func (k *Keeper) Save(ctx context.Context) error {
-	return k.inTurn(ctx, func(stored Stops) error {
+// Save returns when what the guards hold is stored, and whether that is new.
+func (k *Keeper) Save(ctx context.Context) (isNew bool, err error) {
+	err = k.inTurn(ctx, func(stored Stops) error {
 		held := stored
 		held.HeldDeletes, held.HeldEpoch = k.deletes.Held(), k.epochs.Holds()
-		if held == stored {
-			return nil
+		if isNew = held != stored; isNew {
+			return k.store(ctx, held)
 		}
-		return k.store(ctx, held)
+		return nil
 	})
+	return isNew, err
 }
 
 // Release stores that a person has released what the guards hold, and lets them go on. Left tells how many of the
