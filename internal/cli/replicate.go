@@ -135,8 +135,8 @@ func newReplicateResumeCommand(s *cmdutil.Streams) *cobra.Command {
 		Short: "Let replicas go on that a guard has stopped",
 		Long: "Let a replica make the deletes that it holds because they are more than its limit, and follow a source " +
 			"whose etcd was restored or\nwhose cluster was rebuilt. What is released stays released when the process is " +
-			"started again, unless more goes than the\nlimit allows before all of it is deleted. What comes later is guarded " +
-			"as before.\nLook at replicate status first, and again afterwards.",
+			"started again, unless more goes than the\nlimit allows before all of it is deleted. What comes later is " +
+			"guarded as before.\nLook at replicate status first, and again afterwards.",
 		Example: "  kube-eventbridge replicate resume shop",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {

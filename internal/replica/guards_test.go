@@ -5,7 +5,9 @@ package replica
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -619,6 +621,22 @@ func TestResume_leaves_what_another_process_has_stored(t *testing.T) {
 	state.HeldEpoch = 9
 	g.saveLeft(t.Context())
 	assert.Equal(t, guard.Stops{Deletes: noon, Left: 7, HeldEpoch: 9}, state.Stops)
+}
+
+func TestRun_stores_what_is_left_while_it_runs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := &memory{guard.Stops{Deletes: noon, Left: 7}}
+		g := newRig(t, func(c *Config) { c.State = state })
+		g.catchUp(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		var keeping sync.WaitGroup
+		keeping.Go(func() { g.keep(ctx) })
+		time.Sleep(2 * leftEvery * keepEvery) //nolint:forbidigo // it is the time of a bubble
+		synctest.Wait()
+		assert.Zero(t, state.Left)
+		cancel()
+		keeping.Wait()
+	})
 }
 
 func TestRun_that_ends_stores_what_is_left(t *testing.T) {

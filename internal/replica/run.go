@@ -241,8 +241,8 @@ func newRun(cfg *Config, opened Log, stops guard.Stops) (*run, error) {
 			observer: observed.Observer{Replica: cfg.Name, Cluster: cfg.Cluster},
 		},
 		guards: guards{
-			deletes: deletes, deletions: deletions.New(table, streams, deletes, cfg.Config, keeper.Stored), epochs: epochs,
-			resyncs: resyncs.New(), keeper: keeper,
+			deletes: deletes, epochs: epochs, resyncs: resyncs.New(), keeper: keeper,
+			deletions: deletions.New(table, streams, deletes, cfg.Config, keeper.Stored),
 		},
 		lookups: lookups{
 			queue: waiting.NewQueue(), said: rate.Sometimes{First: 20, Interval: 10 * time.Second},

@@ -42,7 +42,7 @@ type Deletes struct {
 	gone map[int64]int
 	// newest is when the object ended that ended last.
 	newest time.Time
-	// confirmed is what Confirmed returned last, in this process or the one before, and since is gone of what ended after
+	// confirmed is what Confirmed returned last, in this process or the one before. Since is gone of what ended after
 	// that.
 	confirmed time.Time
 	since     map[int64]int
