@@ -649,6 +649,55 @@ func TestRun_that_ends_stores_what_is_left(t *testing.T) {
 	assert.Equal(t, guard.Stops{Deletes: noon}, state.Stops)
 }
 
+func TestResume_counts_no_young_end_as_left(t *testing.T) {
+	g := newRig(t, func(c *Config) { c.MinAge, c.State = time.Hour, &memory{guard.Stops{Deletes: noon, Left: 6}} })
+	old := []string{"a", "b", "c", "d", "e", "f"}
+	g.ended(noon, whole, old...)
+	g.ended(noon, func(name string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q,"creationTimestamp":%q}}`, name, noon.Format(time.RFC3339))
+	}, names(7)...)
+	g.catchUp(t.Context())
+	assert.Equal(t, 13, g.allows(append(old, names(7)...)...))
+	assert.Equal(t, 6, g.deletions.Left(noon))
+}
+
+func TestResume_leaves_what_ends_later(t *testing.T) {
+	g := newRig(t, nil)
+	g.ended(noon, whole, names(7)...)
+	g.ended(noon.Add(time.Minute), whole, "later")
+	assert.Equal(t, 7, g.deletions.Left(noon))
+}
+
+// A namespace was listed when deletes were held, and is listed anew when a person resumes.
+func TestResume_does_not_release_what_is_listed_again(t *testing.T) {
+	g := newRig(t, ofTwo(t))
+	p := New(*g.cfg)
+	p.set(g.run)
+	g.catchUp(t.Context())
+	g.ended(noon, whole, names(7)...)
+	for i, name := range names(7) {
+		e := ended(name, at(1, uint64(20+i)))
+		e.At, e.Namespace = noon, "bank"
+		g.tell(e)
+	}
+	for _, listed := range []bool{true, false} {
+		g.targets.listing.Begin(0, "v1", []string{"bank", "shop"})
+		g.targets.listing.SetFailing(0, "bank", !listed)
+		g.lists("shop")
+		if listed {
+			g.lists("bank")
+		}
+		require.Zero(t, g.allows("c00"))
+	}
+	require.NoError(t, p.Resume(t.Context()))
+	for _, name := range names(7) {
+		g.hasIn("bank", name, at(1, 10))
+	}
+	g.lists("bank")
+	row, _, _ := g.table.Find(keys.Key{Namespace: "bank", Name: "c00"})
+	assert.False(t, g.allowed(&row), "no person was told of them")
+}
+
 func TestResume_stores_what_is_left(t *testing.T) {
 	g := newRig(t, nil)
 	p := New(*g.cfg)
