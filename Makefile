@@ -16,7 +16,7 @@ TEST_FLAGS        ?= -p 4
 INTEGRATION_FLAGS ?= -p 2 -parallel 4 -timeout 30m -count=1
 BENCH_FLAGS       ?= -bench . -benchmem
 # How tests are compiled, besides CGO_ENABLED=0: as a release is, so that nothing is compiled twice. make lint runs vet.
-COMPILE           := -trimpath -vet=off
+COMPILE           := -trimpath -vet=off -ldflags=-w
 # How other tools compile, for the same reason.
 AS_RELEASED       := CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath"
 # The packages with goroutines, whose tests run with the race detector, and only with it. The longest comes first, so
@@ -170,7 +170,7 @@ part-unit:
 part-race:
 ifneq ($(strip $(RACE)),)
 	@if command -v $(firstword $(CC)) >/dev/null; then \
-		export CGO_ENABLED=1; $(call gotest,race,.,-race -vet=off $(TEST_FLAGS) $(RACE)); \
+		export CGO_ENABLED=1; $(call gotest,race,.,-race -vet=off -ldflags=-w $(TEST_FLAGS) $(RACE)); \
 	else \
 		echo 'NOT RUN: the race detector needs a C compiler, such as gcc; its tests run without it' | \
 			tee -a '$(RESULTS)/not-run' >&2; \
