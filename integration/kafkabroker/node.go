@@ -102,6 +102,15 @@ func (c *Cluster) withNode(broker int, do func(n *node) error) error {
 	return n.locked(func() error { return do(n) })
 }
 
+// withController is withNode for the controller beside several brokers.
+func (c *Cluster) withController(do func(n *node) error) error {
+	n := c.nodes[len(c.nodes)-1]
+	if n.broker {
+		return errors.New("the only broker is the controller")
+	}
+	return n.locked(func() error { return do(n) })
+}
+
 // Kill ends a broker with SIGKILL. One that does not run is no error.
 func (c *Cluster) Kill(broker int) error {
 	return c.withNode(broker, func(n *node) error { return n.process.Load().Kill() })
@@ -135,15 +144,18 @@ func (c *Cluster) Restart(ctx context.Context, broker int) error {
 
 // Pause stops a broker's process with SIGSTOP: its connections stay, and it does not answer. One that does not run is
 // an error.
-func (c *Cluster) Pause(broker int) error {
-	return c.withNode(broker, func(n *node) error {
-		p := n.process.Load()
-		if err := p.Signal(syscall.SIGSTOP); err != nil {
-			return err
-		}
-		n.paused.Store(true)
-		return awaitStopped(p.PID())
-	})
+func (c *Cluster) Pause(broker int) error { return c.withNode(broker, (*node).pause) }
+
+// PauseController is [Cluster.Pause] for the controller beside several brokers, which then learn of no new leader.
+func (c *Cluster) PauseController() error { return c.withController((*node).pause) }
+
+func (n *node) pause() error {
+	p := n.process.Load()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	n.paused.Store(true)
+	return awaitStopped(p.PID())
 }
 
 // awaitStopped waits until all threads of a process are stopped: a signal takes a while on a busy machine. Where there
@@ -166,14 +178,17 @@ func runs(stat string) bool {
 }
 
 // Resume lets a broker that was paused go on. One that was not is no error.
-func (c *Cluster) Resume(broker int) error {
-	return c.withNode(broker, func(n *node) error {
-		err := n.process.Load().Signal(syscall.SIGCONT)
-		if err == nil {
-			n.paused.Store(false)
-		}
-		return err
-	})
+func (c *Cluster) Resume(broker int) error { return c.withNode(broker, (*node).resume) }
+
+// ResumeController is [Cluster.Resume] for the controller beside several brokers.
+func (c *Cluster) ResumeController() error { return c.withController((*node).resume) }
+
+func (n *node) resume() error {
+	err := n.process.Load().Signal(syscall.SIGCONT)
+	if err == nil {
+		n.paused.Store(false)
+	}
+	return err
 }
 
 // PID returns the id of a broker's process, to measure it, and 0 if it does not run.

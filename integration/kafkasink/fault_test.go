@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -175,6 +176,52 @@ func TestSink_loses_doubles_and_reorders_nothing_while_leaders_move_and_brokers_
 	assert.Equal(t, all.published.Load()+partitions, int64(total),
 		"%d records for %d messages and %d barriers", total, all.published.Load(), partitions)
 	rig.Try(t, "it is ready", s.Ready)
+}
+
+// A broker that was stopped for a while, and cannot reach the controller behind that, leads on as far as it knows. It
+// has nothing of what its successor took.
+func TestSink_believes_no_broker_that_was_replaced(t *testing.T) {
+	rig.Parallel(t, rig.All)
+	c := kafkabroker.ForTest(t, kafkabroker.Config{
+		Brokers: 3, Listeners: listeners(), Properties: map[string]string{"broker.session.timeout.ms": "4000"},
+	})
+	r := newTopic(t, c, 1, nil)
+	require.NoError(t, c.MoveLeader(t.Context(), r.topic, 0, 0))
+	cfg := r.config(proxied)
+	s := start(t, cfg)
+	publish(t, s, message(r.topic, "a", 1))
+	require.NoError(t, c.Pause(0))
+	publish(t, s, message(r.topic, "a", 2)) // its successor takes this
+	require.NoError(t, c.PauseController())
+	require.NoError(t, c.Resume(0))
+
+	replaced, successors := proxiesOf(c)[0], proxiesOf(c)[1:]
+	var asked atomic.Int64
+	replaced.watch(func(api int16, _ []byte) bool {
+		if api == int16(protocol.Metadata) {
+			asked.Add(1)
+		}
+		return false
+	})
+	defer replaced.watch(nil)
+	for _, p := range successors {
+		p.Sever()
+	}
+	rig.Try(t, "the replaced broker tells who leads", func() error {
+		if asked.Load() == 0 {
+			return errors.New("it was not asked")
+		}
+		return nil
+	})
+	for _, p := range successors {
+		p.Open()
+	}
+	const believed = 2 * time.Second // how long a loss is seen before it is believed
+	require.NoError(t, pause.For(t.Context(), 2*believed))
+	publish(t, s, message(r.topic, "a", 3))
+	rig.Try(t, "it is ready", s.Ready)
+	require.NoError(t, c.Kill(0)) // it would tell of one record
+	assert.Len(t, others(r.records(t, r.topic)), 3, "records")
 }
 
 // A broker that has stored a batch, and whose answer is lost, is asked with the same bytes again.

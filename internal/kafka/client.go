@@ -52,6 +52,7 @@ type Client struct {
 	transport *kafkago.Transport
 	client    *kafkago.Client
 	coalescer *coalescer
+	epochs    leaderEpochs
 	// life ends when the client is closed.
 	life context.Context
 	end  context.CancelFunc

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,38 +13,33 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/metadata"
 	produceapi "github.com/segmentio/kafka-go/protocol/produce"
 )
 
-// leader returns the broker that leads a partition, as far as the library knows. No broker is asked.
+// leader returns the broker that leads a partition, as far as the library knows, which no broker is asked for. It fails
+// as the library's own requests do, and with errOutdated.
 func (c *Client) leader(ctx context.Context, p place) (int32, error) {
-	q := &question{place: p}
-	if _, err := c.transport.RoundTrip(ctx, c.addr, q); !errors.Is(err, errAnswered) {
+	answer, err := c.transport.RoundTrip(ctx, c.addr, &metadata.Request{TopicNames: []string{p.topic}})
+	if err != nil {
 		return 0, err
 	}
-	return q.leader, nil
-}
-
-// errAnswered ends a request before it is sent.
-var errAnswered = errors.New("answered")
-
-// question is a request that the library routes, and that is not sent.
-type question struct {
-	place  place
-	leader int32
-}
-
-// ApiKey implements [protocol.Message].
-func (*question) ApiKey() protocol.ApiKey { return protocol.Produce }
-
-// Broker implements [protocol.BrokerMessage].
-func (q *question) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
-	b, err := leaderOf(cluster, q.place)
-	if err != nil {
-		return b, err
+	known := answer.(*metadata.Response)
+	if len(known.Topics) != 1 || known.Topics[0].ErrorCode == int16(kafkago.UnknownTopicOrPartition) {
+		return 0, protocol.NewErrNoTopic(p.topic)
 	}
-	q.leader = b.ID
-	return b, errAnswered
+	for _, found := range known.Topics[0].Partitions {
+		switch {
+		case found.PartitionIndex != p.partition:
+			continue
+		case c.epochs.outdated(p, found.LeaderEpoch, time.Now()):
+			return 0, errOutdated
+		case !slices.ContainsFunc(known.Brokers, func(b metadata.ResponseBroker) bool { return b.NodeID == found.LeaderID }):
+			return 0, protocol.NewErrNoLeader(p.topic, p.partition)
+		}
+		return found.LeaderID, nil
+	}
+	return 0, protocol.NewErrNoPartition(p.topic, p.partition)
 }
 
 // leaderOf fails as the library's own requests do.

@@ -84,13 +84,15 @@ func (a *admin) lost(ctx context.Context, t *topic) (lost, err error) {
 		return rewound("topic "+t.name, last, 0), nil
 	case err != nil:
 		return nil, err
+	case id != t.id:
+		return rewound("topic "+t.name, last, 0), nil
 	}
 	bounds, err := a.client.Bounds(ctx, t.name, len(t.partitions))
 	if err != nil {
 		return nil, err
 	}
 	for i, p := range t.partitions {
-		if end := bounds[p.number].Next; end < known[i] || id != t.id {
+		if end := bounds[p.number].Next; end < known[i] {
 			return rewound("partition "+p.String(), known[i], end), nil
 		}
 	}
