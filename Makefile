@@ -197,7 +197,7 @@ part-node:
 	@$(call gotest,node,integration,$(COMPILE) $(INTEGRATION_FLAGS) ./node)
 
 part-faults:
-	@$(call gotest,faults,integration,$(COMPILE) $(INTEGRATION_FLAGS) -p 1 -timeout 45m $(FAULTS_TESTS))
+	@$(call gotest,faults,integration,$(COMPILE) $(INTEGRATION_FLAGS) -timeout 45m $(FAULTS_TESTS))
 
 # Each step runs also if one before it failed. What one cannot do here it says.
 NIGHTLY := nightly-tests nightly-race nightly-actions nightly-nats nightly-kafka nightly-replicas changes reproducible vuln

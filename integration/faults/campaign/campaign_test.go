@@ -64,7 +64,7 @@ func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
 	both.Go(func() {
 		t.Run("on Kafka", func(t *testing.T) {
 			kafkabroker.InstallForTest(t)
-			results[1] = breakThings(t, Options{Seed: seed, Faults: 6, PerRound: 6, Broker: world.Kafka})
+			results[1] = breakThings(t, Options{Seed: seed, Faults: 6, PerRound: 6, Parallel: 2, Broker: world.Kafka})
 		})
 	})
 	both.Wait()
