@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -21,15 +20,10 @@ type server struct {
 	tail *child.Tail
 }
 
-// garbage is how much both programs allocate before they collect, as Go's GOGC says: their heaps are small here, and with
-// Go's own 100 a start takes a tenth more of a processor. The environment wins.
-const garbage = "300"
-
 // startServer starts a program. Its output goes to log, and its end into the error of ready.
 func startServer(path string, args []string, log io.Writer) (*server, error) {
 	s := &server{path: path, tail: &child.Tail{}}
 	cmd := exec.Command(path, args...)
-	cmd.Env = append([]string{"GOGC=" + garbage}, os.Environ()...)
 	out := io.MultiWriter(s.tail, log)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, 5*time.Second
 	var err error

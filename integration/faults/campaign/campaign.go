@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/world"
 )
@@ -30,7 +31,9 @@ type Options struct {
 	Faults, PerRound int
 	// Parallel is how many rounds are played at a time, 1 if 0.
 	Parallel int
-	Seed     uint64
+	// Turns, if not nil, has one for each round that all campaigns of this process together play at a time.
+	Turns *semaphore.Weighted
+	Seed  uint64
 	// Broker is the kind of broker that the bridge publishes to, as in [world.Config]; NATS if it is empty.
 	Broker string
 	// Replicas is how many bridges run in each round, as in [world.Config]; of [AnyReplicas] that is drawn for each.
@@ -139,7 +142,7 @@ func (c *campaign) play(ctx context.Context) error {
 		if faults == 0 {
 			return nil
 		}
-		result, err := c.attempt(ctx, func() (Result, error) { return c.runRound(ctx, n, faults) })
+		result, err := c.attempt(ctx, func() (Result, error) { return c.inTurn(ctx, n, faults) })
 		if err == nil {
 			err = c.keep(result)
 		}
@@ -147,6 +150,17 @@ func (c *campaign) play(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// inTurn plays a round when it is its turn.
+func (c *campaign) inTurn(ctx context.Context, n, faults int) (Result, error) {
+	if turns := c.options.Turns; turns != nil {
+		if err := turns.Acquire(ctx, 1); err != nil {
+			return Result{}, fmt.Errorf("wait for a turn: %w", err)
+		}
+		defer turns.Release(1)
+	}
+	return c.runRound(ctx, n, faults)
 }
 
 // attempt plays a round, and once more if something around the bridge fails. What the bridge did the first time counts.

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
 	"github.com/kube-eventbridge/kube-eventbridge/integration/faults/clock"
@@ -33,13 +34,16 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
-// worlds is how many tests run at a time: they wait more than they compute.
-const worlds = "4"
+// tests is how many run at a time: each waits more than it computes, in the end for one of the turns.
+const tests = "5"
+
+// turns are for the worlds of all tests, of which more would take longer on two cores.
+var turns = semaphore.NewWeighted(6)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = flag.Set("test.parallel", worlds) // it is a number
+		_ = flag.Set("test.parallel", tests) // it is a number
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -58,7 +62,7 @@ func TestBridge_keeps_its_promises_under_faults(t *testing.T) {
 	var both sync.WaitGroup // these two take longest: as subtests in parallel they would wait for a turn each
 	both.Go(func() {
 		t.Run("on NATS", func(t *testing.T) {
-			results[0] = breakThings(t, Options{Seed: seed, Faults: 12, PerRound: 6, Parallel: 2})
+			results[0] = breakThings(t, Options{Seed: seed, Faults: 12, PerRound: 6, Parallel: 4})
 		})
 	})
 	both.Go(func() {
@@ -107,7 +111,7 @@ func breakThings(t *testing.T, o Options) []Result {
 // playAll plays a campaign in a directory of the test.
 func playAll(t *testing.T, o Options) (Summary, []Result) {
 	t.Helper()
-	o.Dir, o.Log = t.TempDir(), t.Output()
+	o.Dir, o.Log, o.Turns = t.TempDir(), t.Output(), turns
 	results, err := Run(t.Context(), o)
 	s := Summarize(results)
 	t.Logf("\n%s", s)

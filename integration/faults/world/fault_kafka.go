@@ -29,6 +29,10 @@ func kafkaFaults(b *kafkaBackend) []Fault {
 		{Name: "all brokers stopped for seconds", Parts: Broker, Weight: 5, Cost: 25 * time.Second, run: b.stopAll},
 		{Name: "leaders moved", Parts: Broker, Cost: 10 * time.Second, run: b.moveLeaders},
 		{Name: "a broker frozen", Parts: Broker, Weight: 8, Cost: 15 * time.Second, run: b.freeze},
+		{
+			Name: "a broker replaced, and cut off from the controller", Parts: Broker, Weight: 4, Cost: 25 * time.Second,
+			run: b.outdate,
+		},
 		{Name: "connections to a broker frozen", Parts: Broker, Weight: 8, Cost: 15 * time.Second, run: b.silenceOne},
 		{Name: "broker connections cut every few tens of ms", Parts: Broker, Cost: 6 * time.Second, run: cutConnections},
 		{
@@ -143,6 +147,31 @@ func (b *kafkaBackend) freeze(ctx context.Context, i *injection) error {
 	waited := pause.For(ctx, d)
 	try.Do(b.cluster.Resume(n))
 	i.note(ctx, "the process of broker %d stood still for %s", n, d)
+	return waited
+}
+
+// outdate stops a broker until others lead in its place, and lets it go on while the controller is stopped: it leads on
+// as far as it knows.
+func (b *kafkaBackend) outdate(ctx context.Context, i *injection) error {
+	partition := i.random.IntN(Partitions)
+	n, err := b.cluster.Leader(ctx, topicLog, partition)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMissed, err)
+	}
+	try.Do(b.cluster.Pause(n))
+	replaced := poll(ctx, seen, "another leader", func() bool {
+		now, err := b.cluster.Leader(ctx, topicLog, partition)
+		return err == nil && now != n
+	})
+	try.Do(b.cluster.PauseController())
+	try.Do(b.cluster.Resume(n))
+	d := i.between(500*time.Millisecond, 8*time.Second)
+	waited := pause.For(ctx, d)
+	try.Do(b.cluster.ResumeController())
+	if replaced != nil {
+		return fmt.Errorf("%w: %w", ErrMissed, replaced)
+	}
+	i.note(ctx, "broker %d did not know for %s that others lead in its place", n, d)
 	return waited
 }
 
