@@ -3,10 +3,15 @@
 package kafka
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	kafkago "github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
 func TestLeaderEpochs_doubt_an_older_leader_for_a_while(t *testing.T) {
@@ -30,5 +35,57 @@ func TestLeaderEpochs_doubt_an_older_leader_for_a_while(t *testing.T) {
 	} {
 		at = at.Add(told.after)
 		assert.Equal(t, told.outdated, e.outdated(place{"t", told.partition}, told.epoch, at), told.what)
+	}
+}
+
+func TestLeaderEpochs_forget_those_of_a_topic_that_was_recreated(t *testing.T) {
+	var e leaderEpochs
+	at := time.Now()
+	older := func() bool { return e.outdated(place{"t", 0}, 4, at) }
+	assert.False(t, e.identify("t", "A"), "its first id is none after another")
+	assert.False(t, e.outdated(place{"t", 0}, 5, at))
+	assert.False(t, e.identify("t", "A"), "the same id")
+	assert.False(t, e.identify("u", "B"), "that of another topic")
+	assert.True(t, older(), "an older leader of the same topic")
+	assert.True(t, e.identify("t", "C"), "another id")
+	assert.False(t, older(), "a leader of another topic of the name")
+}
+
+// Whoever reads waits where a broker answers with one of Kafka's errors, and not where the library has one of its own.
+func TestBounds_fail_for_an_older_leader_and_for_none_as_a_broker_would(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, func(f *fake) {
+		f.leader.Store(1)
+		f.epoch.Store(5)
+	})
+	c := must.Get(NewClient(Config{Brokers: []string{f.addr()}}))(t)
+	defer c.Close()
+	bounds := func() error {
+		_, err := c.Bounds(t.Context(), "t", 1)
+		return err
+	}
+	require.NoError(t, bounds())
+
+	for _, told := range []struct {
+		leader, epoch int32
+		what          string
+		is            func(error) bool
+	}{
+		{1, 4, "an older leader", func(err error) bool { return errors.Is(err, errOutdated) }},
+		{1, 5, "the newest leader", func(err error) bool { return err == nil }},
+		{-1, 6, "none", func(err error) bool {
+			return errors.Is(err, kafkago.NotLeaderForPartition) && !errors.Is(err, errOutdated)
+		}},
+		{1, 7, "a newer leader", func(err error) bool { return err == nil }},
+	} {
+		f.leader.Store(told.leader)
+		f.epoch.Store(told.epoch)
+		var err error
+		must.Happen(t, told.what, func() bool {
+			err = bounds()
+			return told.is(err)
+		})
+		var code kafkago.Error
+		assert.True(t, err == nil || errors.As(err, &code), "%s: %v is no error of Kafka", told.what, err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
+	"github.com/segmentio/kafka-go/protocol/listoffsets"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
@@ -42,7 +43,7 @@ const (
 	asking
 )
 
-// fake is a broker that knows no topic and guards its door as real ones do.
+// fake is a broker that knows one topic at most, in which there is nothing, and guards its door as real ones do.
 type fake struct {
 	t *testing.T
 	l net.Listener
@@ -52,6 +53,9 @@ type fake struct {
 	mechanisms []string
 	// prove judges what a client says in a mechanism; nil takes everything.
 	prove func(said []byte) *saslauthenticate.Response
+
+	// leader leads the only partition of the topic t in the epoch, where that is not 0. The fake is broker 1.
+	leader, epoch atomic.Int32
 
 	// frozen is the stage at which it says nothing any more; it reads on, to see when the client gives up.
 	frozen atomic.Int32
@@ -182,7 +186,7 @@ func (f *fake) answer(request protocol.Message, known *bool) (stage, protocol.Me
 		keys := []apiversions.ApiKeyResponse{}
 		for key, newest := range map[protocol.ApiKey]int16{
 			protocol.ApiVersions: 2, protocol.SaslHandshake: 1, protocol.SaslAuthenticate: 1, protocol.Metadata: 8,
-			protocol.Produce: 8,
+			protocol.Produce: 8, protocol.ListOffsets: 5,
 		} {
 			keys = append(keys, apiversions.ApiKeyResponse{ApiKey: int16(key), MaxVersion: newest})
 		}
@@ -207,13 +211,33 @@ func (f *fake) answer(request protocol.Message, known *bool) (stage, protocol.Me
 		if !*known {
 			return asking, nil
 		}
-		host, port, _ := net.SplitHostPort(f.addr())
-		number, _ := strconv.Atoi(port)
-		return asking, &metadata.Response{Brokers: []metadata.ResponseBroker{{NodeID: 1, Host: host, Port: int32(number)}}, ControllerID: 1} //nolint:gosec // it is a port
+		return asking, f.metadata()
+	case *listoffsets.Request:
+		p := listoffsets.ResponsePartition{Timestamp: -1}
+		if f.leader.Load() != 1 {
+			p.ErrorCode = int16(kafkago.NotLeaderForPartition)
+		}
+		return asking, &listoffsets.Response{
+			Topics: []listoffsets.ResponseTopic{{Topic: "t", Partitions: []listoffsets.ResponsePartition{p}}},
+		}
 	default:
 		f.t.Errorf("asked for %T", request)
 		return asking, nil
 	}
+}
+
+func (f *fake) metadata() *metadata.Response {
+	host, port, _ := net.SplitHostPort(f.addr())
+	number, _ := strconv.Atoi(port)
+	m := &metadata.Response{
+		Brokers:      []metadata.ResponseBroker{{NodeID: 1, Host: host, Port: int32(number)}}, //nolint:gosec // it is a port
+		ControllerID: 1,
+	}
+	if epoch := f.epoch.Load(); epoch != 0 {
+		p := metadata.ResponsePartition{LeaderID: f.leader.Load(), LeaderEpoch: epoch}
+		m.Topics = []metadata.ResponseTopic{{Name: "t", Partitions: []metadata.ResponsePartition{p}}}
+	}
+	return m
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -60,13 +60,14 @@ func (c *Client) Bounds(ctx context.Context, topic string, partitions int) (boun
 func (c *Client) bounds(ctx context.Context, topic string, first, last int, bounds map[int32]Bounds) error {
 	var offsets []kafkago.OffsetRequest
 	for n := first; n < last; n++ {
-		if _, err := c.leader(ctx, place{topic, int32(n)}); err != nil { //nolint:gosec // at most some thousands
-			return err
-		}
 		offsets = append(offsets, kafkago.FirstOffsetOf(n), kafkago.LastOffsetOf(n))
 	}
-	res, err := c.client.ListOffsets(ctx,
-		&kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{topic: offsets}})
+	var res *kafkago.ListOffsetsResponse
+	err := c.current(ctx, topic, first, last, func() (err error) {
+		res, err = c.client.ListOffsets(ctx,
+			&kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{topic: offsets}})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -88,11 +89,12 @@ func (c *Client) Since(ctx context.Context, topic string, partition int32, t tim
 	from := max(t.UnixMilli(), 0) // what is less has another meaning
 	err = c.do(ctx, fmt.Sprintf("look for a time in %s/%d", topic, partition), "operation Describe on Topic "+topic,
 		func(ctx context.Context) error {
-			if _, err := c.leader(ctx, place{topic, partition}); err != nil {
+			var res *kafkago.ListOffsetsResponse
+			err := c.current(ctx, topic, int(partition), int(partition)+1, func() (err error) {
+				res, err = c.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{
+					Topics: map[string][]kafkago.OffsetRequest{topic: {{Partition: int(partition), Timestamp: from}}},
+				})
 				return err
-			}
-			res, err := c.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{
-				Topics: map[string][]kafkago.OffsetRequest{topic: {{Partition: int(partition), Timestamp: from}}},
 			})
 			if err != nil {
 				return err
@@ -153,11 +155,12 @@ func (c *Client) fetch(
 	var records kafkago.RecordReader
 	err = c.do(ctx, fmt.Sprintf("fetch from %s/%d", topic, partition), "operation Read on Topic "+topic,
 		func(ctx context.Context) error {
-			if _, err := c.leader(ctx, place{topic, partition}); err != nil {
+			var res *kafkago.FetchResponse
+			err := c.current(ctx, topic, int(partition), int(partition)+1, func() (err error) {
+				res, err = c.client.Fetch(ctx, &kafkago.FetchRequest{
+					Topic: topic, Partition: int(partition), Offset: offset, MinBytes: 1, MaxBytes: most, MaxWait: fetchWait,
+				})
 				return err
-			}
-			res, err := c.client.Fetch(ctx, &kafkago.FetchRequest{
-				Topic: topic, Partition: int(partition), Offset: offset, MinBytes: 1, MaxBytes: most, MaxWait: fetchWait,
 			})
 			switch {
 			case err != nil:

@@ -17,29 +17,21 @@ import (
 	produceapi "github.com/segmentio/kafka-go/protocol/produce"
 )
 
-// leader returns the broker that leads a partition, as far as the library knows, which no broker is asked for. It fails
-// as the library's own requests do, and with errOutdated.
+// leader returns the broker that leads a partition, as far as the library knows. It fails as the library's own requests
+// do, and with errOutdated.
 func (c *Client) leader(ctx context.Context, p place) (int32, error) {
-	answer, err := c.transport.RoundTrip(ctx, c.addr, &metadata.Request{TopicNames: []string{p.topic}})
-	if err != nil {
+	known, found, err := c.told(ctx, p)
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	known := answer.(*metadata.Response)
-	if len(known.Topics) != 1 || known.Topics[0].ErrorCode == int16(kafkago.UnknownTopicOrPartition) {
+	case known.Topics[0].ErrorCode == int16(kafkago.UnknownTopicOrPartition):
 		return 0, protocol.NewErrNoTopic(p.topic)
+	case found == nil:
+		return 0, protocol.NewErrNoPartition(p.topic, p.partition)
+	case !slices.ContainsFunc(known.Brokers, func(b metadata.ResponseBroker) bool { return b.NodeID == found.LeaderID }):
+		return 0, protocol.NewErrNoLeader(p.topic, p.partition)
 	}
-	for _, found := range known.Topics[0].Partitions {
-		switch {
-		case found.PartitionIndex != p.partition:
-			continue
-		case c.epochs.outdated(p, found.LeaderEpoch, time.Now()):
-			return 0, errOutdated
-		case !slices.ContainsFunc(known.Brokers, func(b metadata.ResponseBroker) bool { return b.NodeID == found.LeaderID }):
-			return 0, protocol.NewErrNoLeader(p.topic, p.partition)
-		}
-		return found.LeaderID, nil
-	}
-	return 0, protocol.NewErrNoPartition(p.topic, p.partition)
+	return found.LeaderID, nil
 }
 
 // leaderOf fails as the library's own requests do.
