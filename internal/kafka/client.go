@@ -52,7 +52,7 @@ type Client struct {
 	transport *kafkago.Transport
 	client    *kafkago.Client
 	coalescer *coalescer
-	epochs    leaderEpochs
+	leaders   leaders
 	// life ends when the client is closed.
 	life context.Context
 	end  context.CancelFunc
@@ -97,6 +97,7 @@ func NewClient(c Config) (*Client, error) {
 		life: life, end: end,
 	}
 	client.coalescer = newCoalescer(client.send)
+	client.leaders.known = client.known
 	return client, nil
 }
 

@@ -63,7 +63,7 @@ func (c *Client) bounds(ctx context.Context, topic string, first, last int, boun
 		offsets = append(offsets, kafkago.FirstOffsetOf(n), kafkago.LastOffsetOf(n))
 	}
 	var res *kafkago.ListOffsetsResponse
-	err := c.current(ctx, topic, first, last, func() (err error) {
+	err := c.leaders.ask(ctx, topic, first, last, func() (err error) {
 		res, err = c.client.ListOffsets(ctx,
 			&kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{topic: offsets}})
 		return err
@@ -90,7 +90,7 @@ func (c *Client) Since(ctx context.Context, topic string, partition int32, t tim
 	err = c.do(ctx, fmt.Sprintf("look for a time in %s/%d", topic, partition), "operation Describe on Topic "+topic,
 		func(ctx context.Context) error {
 			var res *kafkago.ListOffsetsResponse
-			err := c.current(ctx, topic, int(partition), int(partition)+1, func() (err error) {
+			err := c.leaders.ask(ctx, topic, int(partition), int(partition)+1, func() (err error) {
 				res, err = c.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{
 					Topics: map[string][]kafkago.OffsetRequest{topic: {{Partition: int(partition), Timestamp: from}}},
 				})
@@ -156,7 +156,7 @@ func (c *Client) fetch(
 	err = c.do(ctx, fmt.Sprintf("fetch from %s/%d", topic, partition), "operation Read on Topic "+topic,
 		func(ctx context.Context) error {
 			var res *kafkago.FetchResponse
-			err := c.current(ctx, topic, int(partition), int(partition)+1, func() (err error) {
+			err := c.leaders.ask(ctx, topic, int(partition), int(partition)+1, func() (err error) {
 				res, err = c.client.Fetch(ctx, &kafkago.FetchRequest{
 					Topic: topic, Partition: int(partition), Offset: offset, MinBytes: 1, MaxBytes: most, MaxWait: fetchWait,
 				})

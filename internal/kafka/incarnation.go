@@ -42,7 +42,7 @@ func (c *Client) Incarnation(ctx context.Context, topic string) (cluster, id str
 			}
 			found := m.(*incarnation)
 			cluster, id = found.cluster, found.id
-			if c.epochs.identify(topic, id) {
+			if c.leaders.identify(topic, id) {
 				c.renew() // the next one that is asked is another broker, maybe
 			}
 			switch found.code {

@@ -24,7 +24,7 @@ func (c *Client) Produce(
 ) (offset int64, err error) {
 	p := &parcel{place: place{topic, partition}, data: addressed, done: make(chan delivery, 1)}
 	err = c.do(ctx, "produce to "+p.place.String(), "operation Write on Topic "+topic, func(ctx context.Context) error {
-		leader, err := c.leader(ctx, p.place)
+		leader, err := c.leaders.of(ctx, p.place)
 		if err != nil {
 			return err
 		}

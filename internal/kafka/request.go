@@ -17,21 +17,13 @@ import (
 	produceapi "github.com/segmentio/kafka-go/protocol/produce"
 )
 
-// leader returns the broker that leads a partition, as far as the library knows. It fails as the library's own requests
-// do, and with errOutdated.
-func (c *Client) leader(ctx context.Context, p place) (int32, error) {
-	known, found, err := c.told(ctx, p)
-	switch {
-	case err != nil:
-		return 0, err
-	case known.Topics[0].ErrorCode == int16(kafkago.UnknownTopicOrPartition):
-		return 0, protocol.NewErrNoTopic(p.topic)
-	case found == nil:
-		return 0, protocol.NewErrNoPartition(p.topic, p.partition)
-	case !slices.ContainsFunc(known.Brokers, func(b metadata.ResponseBroker) bool { return b.NodeID == found.LeaderID }):
-		return 0, protocol.NewErrNoLeader(p.topic, p.partition)
+// known returns what the library knows of a topic. No broker is asked.
+func (c *Client) known(ctx context.Context, topic string) (*metadata.Response, error) {
+	answer, err := c.transport.RoundTrip(ctx, c.addr, &metadata.Request{TopicNames: []string{topic}})
+	if err != nil {
+		return nil, err
 	}
-	return found.LeaderID, nil
+	return answer.(*metadata.Response), nil
 }
 
 // leaderOf fails as the library's own requests do.

@@ -14,8 +14,8 @@ import (
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
-func TestLeaderEpochs_doubt_an_older_leader_for_a_while(t *testing.T) {
-	var e leaderEpochs
+func TestLeaders_doubt_an_older_leader_for_a_while(t *testing.T) {
+	var l leaders
 	at := time.Now()
 	for _, told := range []struct {
 		after     time.Duration
@@ -34,20 +34,20 @@ func TestLeaderEpochs_doubt_an_older_leader_for_a_while(t *testing.T) {
 		{0, 0, 0, false, "the same of that topic"},
 	} {
 		at = at.Add(told.after)
-		assert.Equal(t, told.outdated, e.outdated(place{"t", told.partition}, told.epoch, at), told.what)
+		assert.Equal(t, told.outdated, l.outdated(place{"t", told.partition}, told.epoch, at), told.what)
 	}
 }
 
-func TestLeaderEpochs_forget_those_of_a_topic_that_was_recreated(t *testing.T) {
-	var e leaderEpochs
+func TestLeaders_forget_those_of_a_topic_that_was_recreated(t *testing.T) {
+	var l leaders
 	at := time.Now()
-	older := func() bool { return e.outdated(place{"t", 0}, 4, at) }
-	assert.False(t, e.identify("t", "A"), "its first id is none after another")
-	assert.False(t, e.outdated(place{"t", 0}, 5, at))
-	assert.False(t, e.identify("t", "A"), "the same id")
-	assert.False(t, e.identify("u", "B"), "that of another topic")
+	older := func() bool { return l.outdated(place{"t", 0}, 4, at) }
+	assert.False(t, l.identify("t", "A"), "its first id is none after another")
+	assert.False(t, l.outdated(place{"t", 0}, 5, at))
+	assert.False(t, l.identify("t", "A"), "the same id")
+	assert.False(t, l.identify("u", "B"), "that of another topic")
 	assert.True(t, older(), "an older leader of the same topic")
-	assert.True(t, e.identify("t", "C"), "another id")
+	assert.True(t, l.identify("t", "C"), "another id")
 	assert.False(t, older(), "a leader of another topic of the name")
 }
 
