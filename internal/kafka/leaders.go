@@ -21,8 +21,8 @@ import (
 var errOutdated = fmt.Errorf("the broker that was asked does not know the newest leader: %w",
 	kafkago.NotLeaderForPartition)
 
-// outdatedFor is how long an older leader is not believed in while no broker tells of the newest one. Leaders of a topic
-// that was recreated, and of a cluster that was restored, are older.
+// outdatedFor is how long an older leader is not believed in while no broker tells of the newest one. Leaders of a
+// topic that was recreated, and of a cluster that was restored, are older.
 const outdatedFor = 2 * time.Minute
 
 // leaders has the newest epoch of each partition's leader that brokers have told of. Brokers before Kafka 2.1 tell of
@@ -86,8 +86,8 @@ func (l *leaders) outdated(p place, number int32, now time.Time) bool {
 	return false
 }
 
-// told returns what the library knows of a partition, nil where that does not have it. The error is errOutdated, or says
-// why the library knows nothing.
+// told returns what the library knows of a partition, nil where that does not have it. The error is errOutdated, or
+// says why the library knows nothing.
 func (l *leaders) told(ctx context.Context, p place) (*metadata.Response, *metadata.ResponsePartition, error) {
 	known, err := l.known(ctx, p.topic)
 	if err != nil {
