@@ -223,10 +223,6 @@ func (b *busy) judge(pipeline string, mayHide bool, kinds ...string) {
 		o.Partitions = partitions
 	}
 	o.Elected = b.elected
-	if b.elected {
-		// Who is killed before it has stored a position is followed by one that waits for the Lease first.
-		o.Behind = func(oracle.GapFigure) time.Duration { return 15 * time.Second }
-	}
 	if b.selected {
 		o.Gaps, o.Selected = oracle.AnyGap, func(oracle.Stream, string) bool { return true }
 	}

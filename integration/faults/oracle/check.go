@@ -111,9 +111,9 @@ type GapFigure struct {
 	Hidden, Recovered int
 	// Avoidable counts those of Hidden that etcd still had when the gap was announced, see [Truth].
 	Avoidable int
-	// Behind is for how long the log had had something above From when it got its last entry before the gap: by so much
-	// the position from which the stream went on was older than the log. It is zero where the entries do not say when
-	// they were stored.
+	// Behind is for how long the log had had something above From, and something behind that, when it got its last entry
+	// before the gap: by so much the position from which the stream went on was older than the log. It is zero where the
+	// entries do not say when they were stored.
 	Behind time.Duration
 }
 

@@ -86,31 +86,47 @@ func (m *mark) saysAll() bool {
 		!strings.Contains(m.body.Message, "not completely")
 }
 
-// behind is [GapFigure.Behind]: of the first state above the gap's beginning, if the log has that. Where it does not,
-// the position could not pass.
+// behind is [GapFigure.Behind]: since the position could pass the first state above the gap's beginning. It can when the
+// log has that state, and something behind it was shown: several changes can have one version.
 func (s *streamJudge) behind(m *mark, next int) time.Duration {
-	var first *line
-	lowest := m.to
+	first, had := s.firstAbove(m)
+	if !had {
+		return 0
+	}
+	var passed, last time.Time
 	for _, o := range s.objects {
-		for i, st := range o.truth {
-			if st.at().compare(m.from) > 0 && st.at().compare(lowest) < 0 {
-				lowest, first = st.at(), nil
-				if n := slices.IndexFunc(o.lines, func(l *line) bool { return l.at == i && l.Reason == "watch" }); n >= 0 {
-					first = o.lines[n]
-				}
+		for _, l := range o.lines {
+			if l.Reason == "watch" && l.Place < m.Place && l.at >= 0 && o.truth[l.at].at().compare(first) > 0 &&
+				(passed.IsZero() || l.Stored.Before(passed)) {
+				passed = l.Stored
 			}
 		}
 	}
-	if first == nil || first.Place > m.Place {
-		return 0
-	}
-	last := first.Stored
 	for _, l := range s.lines[:next] {
 		if l.Reason == "watch" && l.Stored.After(last) {
 			last = l.Stored
 		}
 	}
-	return last.Sub(first.Stored)
+	if passed.IsZero() {
+		return 0
+	}
+	return max(last.Sub(passed), 0)
+}
+
+// firstAbove returns the first state above a gap's beginning, and whether the log had it before the gap.
+func (s *streamJudge) firstAbove(m *mark) (first position, had bool) {
+	first = m.to
+	for _, o := range s.objects {
+		for i, st := range o.truth {
+			if st.at().compare(m.from) > 0 && st.at().compare(first) < 0 {
+				first = st.at()
+				had = slices.ContainsFunc(o.lines, func(l *line) bool {
+					return l.at == i && l.Reason == "watch" && l.Place < m.Place
+				})
+			}
+		}
+	}
+	return first, had
 }
 
 // compactionLag is how late the recorder may know of a compaction, and how long after the list behind a gap the last
