@@ -86,8 +86,8 @@ func (m *mark) saysAll() bool {
 		!strings.Contains(m.body.Message, "not completely")
 }
 
-// behind is [GapFigure.Behind]: since the position could pass the first state above the gap's beginning. It can when the
-// log has that state, and something behind it was shown: several changes can have one version.
+// behind is [GapFigure.Behind]: since the position could pass the first state above the gap's beginning. It can when
+// the log has that state, and something behind it was shown: several changes can have one version.
 func (s *streamJudge) behind(m *mark, next int) time.Duration {
 	first, had := s.firstAbove(m)
 	if !had {
