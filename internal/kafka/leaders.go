@@ -59,12 +59,15 @@ func (l *leaders) topic(name string) *topicEpochs {
 }
 
 // identify notes the id of a topic, and reports whether it had another one before. Leaders of that one are forgotten.
-// The id is empty if there is no such topic now.
+// The id is empty where a broker tells of none, as one that does not know the topic: nothing is forgotten then.
 func (l *leaders) identify(name, id string) (another bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.topic(name)
 	another = t.id != "" && t.id != id
+	if id == "" {
+		return another
+	}
 	if another {
 		delete(l.topics, name)
 		t = l.topic(name)

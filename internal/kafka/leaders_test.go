@@ -3,11 +3,14 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -47,8 +50,53 @@ func TestLeaders_forget_those_of_a_topic_that_was_recreated(t *testing.T) {
 	assert.False(t, l.identify("t", "A"), "the same id")
 	assert.False(t, l.identify("u", "B"), "that of another topic")
 	assert.True(t, older(), "an older leader of the same topic")
+	assert.True(t, l.identify("t", ""), "a broker that does not know the topic")
+	assert.True(t, older(), "an older leader of the same topic, behind a broker that does not know it")
 	assert.True(t, l.identify("t", "C"), "another id")
 	assert.False(t, older(), "a leader of another topic of the name")
+}
+
+// tells are leaders of a topic with two partitions, of which the library knows what m has.
+func tells(m *metadata.Response) *leaders {
+	return &leaders{known: func(context.Context, string) (*metadata.Response, error) { return m, nil }}
+}
+
+func TestLeaders_are_those_that_lead_and_are_not_outdated(t *testing.T) {
+	partitions := []metadata.ResponsePartition{{LeaderID: 1, LeaderEpoch: 5}, {PartitionIndex: 1, LeaderID: -1}}
+	m := &metadata.Response{
+		Brokers: []metadata.ResponseBroker{{NodeID: 1}},
+		Topics:  []metadata.ResponseTopic{{Name: "t", Partitions: partitions}},
+	}
+	l := tells(m)
+	leads, err := l.of(t.Context(), place{"t", 0})
+	assert.True(t, err == nil && leads == 1, "%d, %v", leads, err)
+	_, err = l.of(t.Context(), place{"t", 1})
+	assert.ErrorIs(t, err, protocol.ErrNoLeader)
+	_, err = l.of(t.Context(), place{"t", 2})
+	assert.ErrorIs(t, err, protocol.ErrNoPartition)
+	partitions[0].LeaderEpoch = 4
+	_, err = l.of(t.Context(), place{"t", 0})
+	assert.ErrorIs(t, err, errOutdated)
+	m.Topics[0] = metadata.ResponseTopic{ErrorCode: int16(kafkago.UnknownTopicOrPartition)}
+	_, err = l.of(t.Context(), place{"t", 0})
+	assert.ErrorIs(t, err, protocol.ErrNoTopic)
+}
+
+func TestLeaders_are_compared_before_a_request_and_behind_it(t *testing.T) {
+	partitions := []metadata.ResponsePartition{{LeaderID: 1, LeaderEpoch: 5}}
+	l := tells(&metadata.Response{Topics: []metadata.ResponseTopic{{Name: "t", Partitions: partitions}}})
+	asked := 0
+	ask := func(epoch int32) error {
+		return l.ask(t.Context(), "t", 0, 1, func() error {
+			asked++
+			partitions[0].LeaderEpoch = epoch
+			return nil
+		})
+	}
+	require.NoError(t, ask(5))
+	require.ErrorIs(t, ask(4), errOutdated, "it became older meanwhile")
+	require.ErrorIs(t, ask(5), errOutdated, "it is older before")
+	assert.Equal(t, 2, asked, "requests")
 }
 
 // Whoever reads waits where a broker answers with one of Kafka's errors, and not where the library has one of its own.
