@@ -256,7 +256,7 @@ monitoring: ## Write the Prometheus rules, the dashboard and the reference of th
 SLEEPS := '^\s*<-time\.After\(|case <-time\.After\((([2-9][0-9]{2}|[0-9]{4,}) \* time\.Millisecond|([0-9]+ \* )?time\.Second)\):$$'
 
 .PHONY: lint
-lint: $(GOLANGCI) sizes ## Check style, formatting, sizes, and that the go.mod files are tidy
+lint: $(GOLANGCI) sizes ## Check style, formatting, sizes, and that the go.mod files are tidy and agree
 	@unformatted=$$(gofmt -l . </dev/null) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; fi
 	@sleeping=$$(grep -rL --include='*_test.go' --exclude-dir='.?*' testing/synctest . | xargs grep -nE $(SLEEPS)); \
@@ -265,7 +265,10 @@ lint: $(GOLANGCI) sizes ## Check style, formatting, sizes, and that the go.mod f
 		echo "lint: module $$m"; \
 		(cd $$m && $(AS_RELEASED) $(GOLANGCI) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || code=1; \
 		(cd $$m && $(GO) mod tidy -diff) || code=1; \
-	done; exit $$code
+	done; \
+	awk '$$2 ~ /^v/ && version[$$1] && version[$$1] != $$2 { print FILENAME ": " $$0 " is " version[$$1] \
+		" in another go.mod; with one version in all, packages are compiled once"; bad = 1 } \
+		$$2 ~ /^v/ { version[$$1] = $$2 } END { exit bad }' $(MODULES:%=%/go.mod) >&2 || code=1; exit $$code
 
 .PHONY: sizes
 sizes: ## List packages, types and files that are too large or too small for a reader
