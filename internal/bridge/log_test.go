@@ -277,6 +277,11 @@ func (s *memoryStore) Load(context.Context) (*checkpoint.State, error) {
 	return out, nil
 }
 
+// copied returns a store that knows what s knows: a second process has the same epochs then.
+func (s *memoryStore) copied(t *testing.T) *memoryStore {
+	return &memoryStore{state: *must.Get(s.Load(t.Context()))(t)}
+}
+
 func (s *memoryStore) Commit(_ context.Context, b *checkpoint.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

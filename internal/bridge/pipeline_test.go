@@ -408,18 +408,21 @@ func TestProfile_what_died_with_its_process_is_read_back(t *testing.T) {
 
 // Where the tail was not read, the broker's check of the last message tells.
 func TestProfile_the_last_message_of_an_object_teaches_the_ledger(t *testing.T) {
-	log := newFakeLog()
-	r := start(t, log, &memoryStore{})
-	send(t, r.stream(inKnative()), source.Added, "a", "u1", "12", source.ReasonWatch)
-	r.settleAndStop()
-	log.forgetIDs()
+	synctest.Test(t, func(t *testing.T) {
+		log := newFakeLog()
+		r := start(t, log, &memoryStore{})
+		send(t, r.stream(inKnative()), source.Added, "a", "u1", "12", source.ReasonWatch)
+		r.settleAndStop()
+		log.forgetIDs()
 
-	r = start(t, log, &memoryStore{})
-	s := r.stream(inKnative())
-	send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
-	send(t, s, source.Updated, "a", "u1", "13", source.ReasonWatch)
-	r.settle()
-	expect(t, log.lines(), "add "+link+"a u1 12 watch", "update "+link+"a u1 13 watch")
+		r = start(t, log, &memoryStore{})
+		s := r.stream(inKnative())
+		send(t, s, source.Added, "a", "u1", "11", source.ReasonWatch)
+		send(t, s, source.Updated, "a", "u1", "13", source.ReasonWatch)
+		r.settle()
+		expect(t, log.lines(), "add "+link+"a u1 12 watch", "update "+link+"a u1 13 watch")
+		_ = r.stop()
+	})
 }
 
 // A profile can be changed with the checkpoint kept: ids stay what they are.

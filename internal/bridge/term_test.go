@@ -132,11 +132,13 @@ func TestTerm_a_writer_that_does_not_know_of_the_next_one_changes_nothing(t *tes
 	for seed := range uint64(20) {
 		log := newFakeLog()
 		random := rand.New(rand.NewPCG(seed, 5))
-		writers := []*rig{start(t, log, &memoryStore{}), start(t, log, &memoryStore{})}
-		streams := make([]*stream.Stream, len(writers))
-		for i, w := range writers {
+		writers, streams := make([]*rig, 2), make([]*stream.Stream, 2)
+		store := &memoryStore{}
+		for i := range writers {
+			w := start(t, log, store)
 			under(t, w.cfg, int64(i+1))
-			streams[i] = w.stream(nil)
+			writers[i], streams[i] = w, w.stream(nil)
+			store = store.copied(t)
 		}
 		did := history{}
 		at := make([]int, len(writers))
@@ -173,12 +175,14 @@ func TestTerm_a_writer_that_does_not_know_of_the_next_one_changes_nothing(t *tes
 func TestTerm_a_former_leader_ends_where_the_next_one_has_published(t *testing.T) {
 	log := newFakeLog()
 	writers, streams := make([]*rig, 2), make([]*stream.Stream, 2)
+	store := &memoryStore{}
 	for i := range writers {
 		epoch := int64(i + 1)
-		w := start(t, log, &memoryStore{})
+		w := start(t, log, store)
 		under(t, w.cfg, epoch)
 		w.term, w.delivery.Leased = epoch, true
 		writers[i], streams[i] = w, w.stream(&StreamSpec{Encoding: encode.Config{WriterTerm: i + 1}})
+		store = store.copied(t)
 	}
 	send(t, streams[0], source.Added, "o", "u", "1", source.ReasonWatch)
 	writers[0].settle()
