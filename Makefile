@@ -94,20 +94,21 @@ image: ## Make a container image, dist/kube-eventbridge-image.tar, an OCI archiv
 		-platforms '$(IMAGE_PLATFORMS)' -name '$(IMAGE)' -out '$(IMAGE_FILE)' -push '$(IMAGE_PUSH)'
 
 # suite runs parts of the tests in a tier, two at a time because tests mostly wait, and then reports. A part that fails
-# does not keep the others from running. Where $(2) begins with -j 1 a part runs alone.
+# does not keep the others from running. Where $(2) begins with -j 1 a part runs alone. How fast the machine is, is
+# measured before and behind them, so that the tests themselves do not count as other work.
 define suite
 	@mkdir -p '$(RESULTS)'; echo $(1) >'$(RESULTS)/tier'; \
 	rm -f '$(RESULTS)/later'; \
 	ls -d '$(CACHE)'/times/*-* | head -n -$(RESULTS_KEPT) | xargs -r rm -rf; \
+	$(TESTREPORT) calibrate >>'$(RESULTS)/calibration'; \
 	KUBE_EVENTBRIDGE_TIER=$(subst faults,all,$(1)) $(MAKE) --no-print-directory -k -j 2 RESULTS='$(RESULTS)' $(2); code=$$?; \
 	$(TESTREPORT) calibrate >>'$(RESULTS)/calibration'; \
 	$(TESTREPORT) report -recorded $(RECORDED) '$(RESULTS)' || code=1; \
 	exit $$code
 endef
 
-# gotest runs go test in a directory and keeps its results under a name: $(call gotest,name,directory,arguments). How fast
-# the machine is then is measured first, because other work may come and go.
-gotest = $(TESTREPORT) calibrate >>'$(RESULTS)/calibration' && cd $(2) && $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile '$(RESULTS)/$(1).json' -- $(3)
+# gotest runs go test in a directory and keeps its results under a name: $(call gotest,name,directory,arguments).
+gotest = cd $(2) && $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile '$(RESULTS)/$(1).json' -- $(3)
 # What go test would build without showing any progress.
 .PHONY: servers
 servers:
@@ -191,7 +192,7 @@ part-integration: servers
 	@$(call gotest,integration,integration,$(COMPILE) $(INTEGRATION_FLAGS) \
 		$$($(GO) list ./... | grep -vxF "$$($(GO) list $(FAULTS_TESTS))"))
 
-part-containers:
+part-containers: servers
 	@$(call gotest,containers,integration/containers,$(COMPILE) $(INTEGRATION_FLAGS) ./...)
 
 part-node:

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/controlplane"
+	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/rig"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
 )
 
@@ -67,19 +68,18 @@ func TestRun_ends_cleanly_if_its_output_is_not_read_any_more(t *testing.T) {
 	require.NoError(t, writer.Close())
 	must.Get(bufio.NewReader(reader).ReadString('\n'))(t)
 	require.NoError(t, reader.Close())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		r.bridge.exit(0)
-	}()
+	enough := time.After(rig.Patience())
 	for n := 0; ; n++ {
 		select {
-		case <-ended:
+		case <-r.bridge.Ended():
+			r.bridge.exit(0)
 			assert.Contains(t, r.bridge.stderr(), "the reader of the standard output has ended")
 			assert.NotContains(t, r.bridge.stderr(), `"level":"ERROR"`)
 			return
 		case <-time.After(100 * time.Millisecond):
 			r.configMap("default", fmt.Sprint("more-", n), nil)
+		case <-enough:
+			t.Fatal("the bridge does not end")
 		}
 	}
 }

@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-eventbridge/kube-eventbridge/encode"
 	"github.com/kube-eventbridge/kube-eventbridge/internal/bridge/delivery"
@@ -85,13 +87,18 @@ func TestMarkers_of_many_streams_at_one_subject_do_not_refuse_each_other(t *test
 			log := &slowLog{readableLog: newReadableLog()}
 			r := start(t, log, &memoryStore{})
 			r.cfg.Term = term
-			var lists sync.WaitGroup
+			var lists errgroup.Group
 			for i := range streams {
 				spec := &StreamSpec{Encoding: encode.Config{Cluster: "test", Pipeline: r.cfg.Name}}
 				s := must.Get(r.open(spec, source.Stream{Resource: configMaps, Namespace: fmt.Sprint("n", i)}))(t)
-				lists.Go(func() { snapshot(t, s, "10") })
+				lists.Go(func() error {
+					began := s.Note(t.Context(), source.Progress{Kind: source.SnapshotStarted, Version: "10", Seen: time.Now()})
+					return errors.Join(began, s.Note(t.Context(), source.Progress{
+						Kind: source.Listed, Version: "10", Seen: time.Now(),
+					}))
+				})
 			}
-			lists.Wait()
+			require.NoError(t, lists.Wait())
 			r.settleAndStop()
 			assert.Len(t, log.lines(), 2*streams)
 			assert.EqualValues(t, 2*streams, log.published.Load(), "markers were published again")

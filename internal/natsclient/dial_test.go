@@ -11,9 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kube-eventbridge/kube-eventbridge/internal/must"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/testtier"
 )
 
 func TestDial_names_the_servers_and_why_there_is_no_connection_without_secrets(t *testing.T) {
+	testtier.Servers(t)
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	down := l.Addr().String()
 	require.NoError(t, l.Close())

@@ -281,7 +281,11 @@ func (r *round) injectPlanned(ctx context.Context) error {
 				break
 			}
 		}
-		if err := r.awaitCanaries(ctx, fmt.Sprintf("after %q", name)); err != nil {
+		after := fmt.Sprintf("after %q", name)
+		if err := r.awaitCanaries(ctx, after); err != nil {
+			return err
+		}
+		if err := r.awaitSecondCanaries(ctx, after); err != nil {
 			return err
 		}
 	}

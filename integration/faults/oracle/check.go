@@ -126,6 +126,16 @@ func noGaps(GapFigure) string { return "nothing happened that may cause a gap" }
 // AnyGap is for [Options.Gaps]: the caller judges the gaps of the report.
 func AnyGap(GapFigure) string { return "" }
 
+// OnlyGaps is for [Options.Gaps]: it allows gaps of these causes.
+func OnlyGaps(causes ...Cause) func(GapFigure) string {
+	return func(g GapFigure) string {
+		if slices.Contains(causes, g.Cause) {
+			return ""
+		}
+		return fmt.Sprintf("%s: %s: only these may cause it: %v", g.Cause, g.Message, causes)
+	}
+}
+
 // Check returns how a log breaks the promises, given the truth. It changes neither.
 func Check(t *Truth, log []Entry, o Options) []Violation { return Judge(t, log, o).Violations }
 

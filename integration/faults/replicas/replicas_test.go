@@ -27,6 +27,7 @@ func TestReplica_keeps_its_promises_under_faults(t *testing.T) {
 	results := play(t, Options{
 		Binary: rig.ProgramForTest(t), Once: true, PerRound: 12, Both: "some",
 	})
+	require.NotEmpty(t, results, "no round was played")
 	for i := range results {
 		assert.Empty(t, results[i].Failed)
 		assert.Empty(t, results[i].Violations, results[i].String()+"\n"+strings.Join(results[i].Story, "\n"))

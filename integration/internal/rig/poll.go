@@ -4,22 +4,12 @@ package rig
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 )
 
-// SlowVariable is the environment variable that [Patience] is multiplied by, for a machine that is slow or busy.
-const SlowVariable = "KUBE_EVENTBRIDGE_SLOW"
-
-// Patience is how long a test waits for something that should be there at once: 90 seconds, on a busy machine more.
-func Patience() time.Duration {
-	if factor, err := strconv.ParseFloat(os.Getenv(SlowVariable), 64); err == nil && factor > 1 {
-		return time.Duration(factor * float64(90*time.Second))
-	}
-	return 90 * time.Second
-}
+// Patience is how long a test waits for something that should be there at once, on a busy machine.
+func Patience() time.Duration { return 90 * time.Second }
 
 // Must fails the test if there is an error. As it ends the goroutine, it is for the test's own.
 func Must(t testing.TB, err error) {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,21 +103,32 @@ func TestCodec_serves_many_with_few_encoders(t *testing.T) {
 			return build()
 		}
 		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var written [][]byte
+		var wanted [][]Record
 		for i := range 8 {
 			wg.Go(func() {
 				var b Builder
 				want := samples(20 + i)
 				for range 10 {
 					b.Reset(1 << 20)
-					fill(t, &b, want)
+					for k := range want {
+						assert.True(t, b.Append(&want[k], 1<<30), "record %d was refused", k)
+					}
 					b.Compress(c)
 					b.Seal(1, 0, 0)
-					_, _, got := decode(t, b.Addressed(0)[4:])
-					checkRecords(t, got, want)
+					mu.Lock()
+					written = append(written, slices.Clone(b.Addressed(0)[4:]))
+					wanted = append(wanted, want)
+					mu.Unlock()
 				}
 			})
 		}
 		wg.Wait()
+		for i := range written {
+			_, _, got := decode(t, written[i])
+			checkRecords(t, got, wanted[i])
+		}
 		n := int(made.Load())
 		assert.True(t, n >= 1 && n <= runtime.GOMAXPROCS(0), "%s: %d encoders were made", compression, n)
 	}
