@@ -93,34 +93,32 @@ image: ## Make a container image, dist/kube-eventbridge-image.tar, an OCI archiv
 	cd integration && $(GO) run ./cmd/image -version '$(VERSION)' -commit '$(COMMIT)' -created "$$(git log -1 --format=%ct)" -source '$(IMAGE_SOURCE)' \
 		-platforms '$(IMAGE_PLATFORMS)' -name '$(IMAGE)' -out '$(IMAGE_FILE)' -push '$(IMAGE_PUSH)'
 
-# suite runs parts of the tests in a tier, two at a time because tests mostly wait, and then reports. A part that fails
-# does not keep the others from running. Where $(2) begins with -j 1 a part runs alone. How fast the machine is, is
-# measured before and behind them, so that the tests themselves do not count as other work.
+# suite runs parts of the tests in a tier, and then reports. A part that fails does not keep the others from running.
 define suite
 	@mkdir -p '$(RESULTS)'; echo $(1) >'$(RESULTS)/tier'; \
 	rm -f '$(RESULTS)/later'; \
 	ls -d '$(CACHE)'/times/*-* | head -n -$(RESULTS_KEPT) | xargs -r rm -rf; \
-	$(TESTREPORT) calibrate >>'$(RESULTS)/calibration'; \
-	KUBE_EVENTBRIDGE_TIER=$(subst faults,all,$(1)) $(MAKE) --no-print-directory -k -j 2 RESULTS='$(RESULTS)' $(2); code=$$?; \
+	KUBE_EVENTBRIDGE_TIER=$(subst faults,all,$(1)) $(MAKE) --no-print-directory -k RESULTS='$(RESULTS)' $(2); code=$$?; \
 	$(TESTREPORT) calibrate >>'$(RESULTS)/calibration'; \
 	$(TESTREPORT) report -recorded $(RECORDED) '$(RESULTS)' || code=1; \
 	exit $$code
 endef
 
-# gotest runs go test in a directory and keeps its results under a name: $(call gotest,name,directory,arguments).
-gotest = cd $(2) && $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile '$(RESULTS)/$(1).json' -- $(3)
+# gotest runs go test in a directory and keeps its results under a name: $(call gotest,name,directory,arguments). How fast
+# the machine is then is measured first, because other work may come and go.
+gotest = $(TESTREPORT) calibrate >>'$(RESULTS)/calibration' && cd $(2) && $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile '$(RESULTS)/$(1).json' -- $(3)
 # What go test would build without showing any progress.
 .PHONY: servers
 servers:
 	@cd integration && CGO_ENABLED=0 $(GO) run -trimpath ./cmd/servers $(SERVERS_FLAGS)
 
 .PHONY: test
-test: tools ## Run what a change needs most: unit tests, the race detector, the core of the integration tests; 6 minutes
-	$(call suite,core,part-race part-core part-unit)
+test: tools servers ## Run what a change needs most: unit tests, the race detector, the core of the integration tests; 6 minutes
+	$(call suite,core,part-unit part-race part-core)
 
 .PHONY: test-all
-test-all: tools ## Run all tests but those with faults and those of make nightly; 15 minutes
-	$(call suite,all,part-race part-integration part-unit part-containers)
+test-all: tools servers ## Run all tests but those with faults and those of make nightly; 15 minutes
+	$(call suite,all,part-unit part-race part-integration part-containers)
 
 .PHONY: test-unit
 test-unit: tools ## Run the tests that need nothing but Go
@@ -131,7 +129,7 @@ test-race: tools ## Run the tests of packages with goroutines under the race det
 	$(call suite,all,part-race)
 
 .PHONY: test-integration
-test-integration: tools ## Run the tests on a real API server and real brokers; the first time builds them
+test-integration: tools servers ## Run the tests on a real API server and real brokers; the first time builds them
 	$(call suite,all,part-integration)
 
 .PHONY: test-containers
@@ -181,18 +179,18 @@ ifneq ($(strip $(RACE)),)
 endif
 
 # The other integration tests are noted, for the report.
-part-core: servers
+part-core:
 	@(cd integration; $(GO) list $(FAULTS_TESTS) | sed 's/$$/ make test-faults/'; \
 		$(GO) list ./... | grep -vxF "$$($(GO) list $(CORE) $(FAULTS_TESTS))" | sed 's/$$/ make test-all/'; \
 		cd containers; $(GO) list ./... | sed 's/$$/ make test-all/') >>'$(RESULTS)/later'
 	@$(call gotest,integration,integration,$(COMPILE) $(INTEGRATION_FLAGS) $(CORE))
 
-part-integration: servers
+part-integration:
 	@(cd integration && $(GO) list $(FAULTS_TESTS) | sed 's/$$/ make test-faults/') >>'$(RESULTS)/later'
 	@$(call gotest,integration,integration,$(COMPILE) $(INTEGRATION_FLAGS) \
 		$$($(GO) list ./... | grep -vxF "$$($(GO) list $(FAULTS_TESTS))"))
 
-part-containers: servers
+part-containers:
 	@$(call gotest,containers,integration/containers,$(COMPILE) $(INTEGRATION_FLAGS) ./...)
 
 part-node:
@@ -216,7 +214,7 @@ nightly-tests: tools
 
 .PHONY: nightly-suite
 nightly-suite:
-	$(call suite,nightly,-j 1 part-unit part-race part-integration part-containers part-faults)
+	$(call suite,nightly,part-unit part-race part-integration part-containers part-faults)
 
 nightly-race:
 	$(MAKE) --no-print-directory faults FAULTS=$(NIGHTLY_FAULTS) SEED=$(NIGHTLY_SEED) \

@@ -20,7 +20,7 @@ const module = "github.com/kube-eventbridge/kube-eventbridge/"
 // Files of a run's directory, besides the *.json of go test.
 const (
 	tierFile        = "tier"        // the tier that was run
-	calibrationFile = "calibration" // a line with seconds from before the tests, and one from after them
+	calibrationFile = "calibration" // a line with seconds from before each part, and one from after the last
 	notRunFile      = "not-run"     // a line for each part that could not be run as it should, with the reason
 	laterFile       = "later"       // a line for each package that another tier has, with the command that runs it
 )
