@@ -1,4 +1,4 @@
-# Every variable can be overridden: make test-integration INTEGRATION_FLAGS='-run TestCrash_killed'
+# Every variable can be overridden: make test-integration INTEGRATION_FLAGS='-count=1 -run TestCrash_killed'
 GO                ?= go
 BIN               ?= $(CURDIR)/bin
 CACHE             ?= $(CURDIR)/.cache

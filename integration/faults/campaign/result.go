@@ -129,7 +129,7 @@ func (r *round) take(report oracle.Report) {
 	result.Hidden, result.Lost, result.Recovered = report.Hidden, report.Lost, report.Recovered
 	result.Unknown, result.Late, result.Alike, result.Undone = report.Unknown, report.Late, report.Alike, report.Undone
 	result.Unaudited = report.Unaudited
-	r.takeGaps(report.Gaps)
+	r.takeGaps("", report.Gaps)
 	r.takeViolations("", report)
 }
 
@@ -137,7 +137,7 @@ func (r *round) take(report oracle.Report) {
 func (r *round) add(where string, report oracle.Report) {
 	r.result.Unknown += report.Unknown
 	r.result.Alike += report.Alike
-	r.takeGaps(report.Gaps)
+	r.takeGaps("", report.Gaps)
 	r.takeViolations(where, report)
 }
 
@@ -147,12 +147,13 @@ func (r *round) takeViolations(where string, report oracle.Report) {
 	}
 }
 
-// takeGaps adds gaps, each once. By a clock that has jumped nothing can be said of what etcd still had.
-func (r *round) takeGaps(gaps []oracle.GapFigure) {
+// takeGaps adds the gaps of a log, each once; where names the log. By a clock that has jumped nothing can be said of
+// what etcd still had.
+func (r *round) takeGaps(where string, gaps []oracle.GapFigure) {
 	result := &r.result
 	for _, g := range gaps {
 		gap := Gap{
-			Stream: g.Stream.String(), From: g.From, To: g.To, Cause: g.Cause, Message: g.Message,
+			Stream: where + g.Stream.String(), From: g.From, To: g.To, Cause: g.Cause, Message: g.Message,
 			Hidden: g.Hidden, Recovered: g.Recovered, Avoidable: g.Avoidable,
 		}
 		if r.jumped() {

@@ -108,6 +108,7 @@ func (r *round) judgeSecond(ctx context.Context) error {
 		r.result.SecondEntries += len(log)
 		r.result.Unknown += report.Unknown
 		r.result.Alike += report.Alike
+		r.takeGaps("the second pipeline: ", report.Gaps)
 		r.takeViolations("in the log of the second pipeline: ", report)
 		return nil
 	}
