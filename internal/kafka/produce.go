@@ -70,11 +70,13 @@ const (
 	maxRequests = 2
 	// maxRequest is how large a request becomes by more than one parcel, in bytes.
 	maxRequest = 4 << 20
-	// busy is how large a request is, in bytes, after which the next one begins pace later at the earliest. A request
-	// costs a broker some 0.1 ms of processor time: where changes come as fast as they can be read, it has no more than
-	// a few of them if it begins at once.
-	busy = 32 << 10
-	pace = time.Millisecond
+	// A request costs a broker some 0.1 ms of processor time, and each batch in it some more. Where changes come as fast
+	// as they can be read, a request that began at once would have a few of them. So the next one begins pace later for
+	// each busy bytes of the last one, at most paces times. If enough bytes wait, it begins one pace later.
+	busy   = 32 << 10
+	pace   = time.Millisecond
+	paces  = 12
+	enough = 2 << 20
 	// slow is how long an answer may take that concerns several partitions. The slowest of them makes all wait.
 	slow = time.Second
 )
@@ -171,7 +173,7 @@ func (h *coalescer) next(d *brokerQueue) []*parcel {
 	defer h.mu.Unlock()
 	for early := d.early(); early > 0; early = d.early() {
 		h.mu.Unlock()
-		<-time.After(early)
+		<-time.After(min(early, pace)) // enough may come meanwhile
 		h.mu.Lock()
 	}
 	load := d.load()
@@ -183,10 +185,14 @@ func (h *coalescer) next(d *brokerQueue) []*parcel {
 
 // early returns how long the next request waits for company. The caller holds the coalescer's mu.
 func (d *brokerQueue) early() time.Duration {
-	if d.size < busy {
-		return 0
+	waits, bytes := min(d.size/busy, paces), 0
+	for _, p := range d.waiting {
+		bytes += len(p.data)
 	}
-	return pace - time.Since(d.last)
+	if bytes >= enough {
+		waits = min(waits, 1)
+	}
+	return time.Duration(waits)*pace - time.Since(d.last)
 }
 
 // load takes the parcels of the next request out of what waits: the oldest ones, and one of a partition. The caller

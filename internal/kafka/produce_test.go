@@ -167,6 +167,33 @@ func TestCoalescer_keeps_requests_apart_also_where_two_wait(t *testing.T) {
 	})
 }
 
+func TestCoalescer_waits_longer_after_more_and_ends_when_enough_waits(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, then int // bytes of the first request, and of what is handed over half a pace later
+		want        time.Duration
+	}{
+		"after little":                {busy - 1, 1, pace / 2},
+		"after much":                  {3 * busy, 1, 3 * pace},
+		"after very much":             {40 * busy, 1, paces * pace},
+		"after very much, with more":  {40 * busy, enough, pace},
+		"after much, with not enough": {3 * busy, enough - 1, 3 * pace},
+	} {
+		must.RunInBubble(t, name, func(t *testing.T) {
+			var sent []time.Duration
+			began := time.Now()
+			h := newCoalescer(func(_ int32, load []*parcel) ([]delivery, error) {
+				sent = append(sent, time.Since(began))
+				return make([]delivery, len(load)), nil
+			})
+			takeAll(t, h, 1, []*parcel{parcelOf(0, c.first)})
+			<-time.After(pace / 2)
+			takeAll(t, h, 1, []*parcel{parcelOf(1, c.then)})
+			h.close()
+			assert.Equal(t, []time.Duration{0, c.want}, sent, "requests began after")
+		})
+	}
+}
+
 // A partition whose replicas are slow holds up the others of its request once.
 func TestCoalescer_keeps_slow_partitions_apart_until_they_are_not(t *testing.T) {
 	for name, c := range map[string]struct {
