@@ -17,7 +17,7 @@ import (
 //
 // Batches for partitions of one leader that are handed over at the same time share a request. Two requests to one
 // leader are under way at most, not counting those of partitions that were slow in company: such a one has requests of
-// its own until it is not slow any more. While much is handed over, a request waits for up to a millisecond, so that
+// its own until it is not slow any more. While much is handed over, a request waits for up to 12 ms, so that
 // more share it.
 func (c *Client) Produce(
 	ctx context.Context, topic string, partition int32, addressed []byte,
