@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-eventbridge/kube-eventbridge/integration/internal/try"
+	"github.com/kube-eventbridge/kube-eventbridge/internal/pause"
 )
 
 // idleResources are twenty streams, of what every API server has.
@@ -126,7 +127,10 @@ type idler struct {
 	used                time.Duration
 }
 
-// startIdle starts a bridge and waits until it is ready and at rest.
+// givenBack is how long after its start a bridge has given back what that took, once.
+const givenBack = time.Minute
+
+// startIdle starts a bridge and waits until it is ready and at rest, and has given memory back.
 func (b *bench) startIdle(ctx context.Context, end *try.Scope, r *rig, s *idler, m *idleMode) {
 	s.address = try.Get(freeAddress())
 	dir := filepath.Join(r.dir, s.dir)
@@ -144,6 +148,7 @@ func (b *bench) startIdle(ctx context.Context, end *try.Scope, r *rig, s *idler,
 		try.Do(fmt.Errorf("wait until it is ready: %w\n%s", err, s.p.stderr.Bytes()))
 	}
 	try.Do(settle(ctx, s.p))
+	try.Do(pause.For(ctx, givenBack))
 }
 
 // watchIdle adds what the subjects use while nothing happens; memory is that at the end.

@@ -24,8 +24,9 @@ import (
 const (
 	// usefulAfter is how long a watch must have been open to be taken for one that works.
 	usefulAfter = time.Second
-	// handOver is how many frames may wait for the reflector; they are in the budget already.
-	handOver = 128
+	// handOver is how many frames may wait for the reflector; they are in the budget already. Each stream has room for
+	// them, which counts where there are thousands.
+	handOver = 16
 )
 
 // resumedWatch is a watch that ends only with its context, or when the API server has lost the history it needs.
