@@ -17,17 +17,20 @@ import (
 
 func TestPercent_is_of_what_has_pointers(t *testing.T) {
 	for _, c := range []struct {
-		live, scanned uint64
-		want          int
+		live, scanned, stacks uint64
+		want                  int
 	}{
-		{10 << 20, 5 << 20, 100}, // a small heap has room
-		{64 << 20, 0, 100},
-		{160 << 20, 10 << 20, 50},
-		{200 << 20, 190 << 20, 100},
-		{300 << 20, 100 << 20, 40},
-		{2000 << 20, 10 << 20, 10},
+		{10 << 20, 5 << 20, 0, 100}, // a small heap has room
+		{64 << 20, 0, 0, 100},
+		{160 << 20, 10 << 20, 0, 50},
+		{200 << 20, 190 << 20, 0, 100},
+		{300 << 20, 100 << 20, 0, 40},
+		{2000 << 20, 10 << 20, 0, 10},
+		{100 << 20, 90 << 20, 2 << 20, 90},
+		{100 << 20, 60 << 20, 100 << 20, 40}, // very many streams
 	} {
-		assert.Equal(t, c.want, percent(c.live, c.scanned), "%d MiB in use, %d scanned", c.live>>20, c.scanned>>20)
+		assert.Equal(t, c.want, percent(c.live, c.scanned, c.stacks), "%d MiB in use, %d scanned, stacks of %d",
+			c.live>>20, c.scanned>>20, c.stacks>>20)
 	}
 }
 
