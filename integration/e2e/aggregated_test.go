@@ -180,10 +180,10 @@ func (n *notes) judgeControl() {
 	assert.Equal(n.t, report.States, report.Published, "ConfigMaps are missing")
 }
 
-// judgeRebuilt judges a log that has a gap, because versions do not compare any more.
-func (n *notes) judgeRebuilt() {
+// judgeRebuilt judges a log that has a gap, because versions do not compare any more, and maybe gaps of other causes.
+func (n *notes) judgeRebuilt(others ...oracle.Cause) {
 	n.t.Helper()
-	report := n.judge(oracle.Options{Gaps: oracle.OnlyGaps(oracle.Rebuilt, oracle.ResourceGone)})
+	report := n.judge(oracle.Options{Gaps: oracle.OnlyGaps(append(others, oracle.Rebuilt)...)})
 	assert.True(n.t, slices.ContainsFunc(report.Gaps, func(g oracle.GapFigure) bool { return g.Cause == oracle.Rebuilt }),
 		"no gap says that the API was installed again: %+v", report.Gaps)
 }
@@ -226,11 +226,13 @@ func reinstalledWhileStopped(n *notes) {
 func reinstalledPastPosition(n *notes, forgets bool) {
 	n.bridge.stop()
 	n.reinstall(50)
-	if forgets {
+	var others []oracle.Cause
+	if forgets { // it is asked for a position first
 		n.server.Forget()
+		others = []oracle.Cause{oracle.Expired}
 	}
 	n.runReady()
-	n.judgeRebuilt()
+	n.judgeRebuilt(others...)
 }
 
 // The server has another note in between. The gap is announced again then, with the version that the next list has.
@@ -318,7 +320,7 @@ func removedWhileStopped(n *notes) {
 	n.remove()
 	n.comeBack()
 	n.runReady()
-	n.judgeRebuilt()
+	n.judgeRebuilt(oracle.ResourceGone)
 }
 
 func (n *notes) remove() {
